@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The egress side of the page: notices in, replies out in arrival order, slots
+ * and connection entries given back. One source for the io_uring loop and the
+ * native servers. One thread at a time may call it.
+ */
+#ifndef SHARED_PAGE_EGRESS_H
+#define SHARED_PAGE_EGRESS_H
+
+#include "memory_order.h"
+
+#define PAGE_OFFSET(member) __builtin_offsetof(struct shared_page, member)
+#define SLOT_OFFSET(at, member)                                                \
+	(PAGE_OFFSET(slot) + (at) * sizeof(struct request_slot) +              \
+	 __builtin_offsetof(struct request_slot, member))
+
+/* A piece of the page that can go on the wire as it is. */
+struct reply_view {
+	uint64_t offset; /* bytes from the page's start */
+	uint32_t length;
+	uint32_t slot; /* SLOT_NONE for an error reply */
+	uint32_t tokens; /* of a stream, in this frame */
+	uint32_t last; /* the request is answered when this is sent */
+};
+
+PAGE_FUNCTION void slot_free(struct shared_page *page, uint32_t slot)
+{
+	uint64_t tail = page->egress.free_slot_tail;
+
+	page->free_slot[tail & SLOT_MASK] = slot;
+	store_release(&page->egress.free_slot_tail, tail + 1);
+}
+
+/* The executor is through with a slot: its reply may go, if anybody waits. */
+PAGE_FUNCTION void final_take(struct shared_page *page, uint32_t slot)
+{
+	uint64_t ticket = load_acquire(&page->slot[slot].executor.done);
+
+	page->final_taken[slot] = ticket;
+	page->egress.finals++;
+	if (page->cancel_close[slot] != ticket)
+		return;
+	store_release(&page->cancel_close[slot], 0);
+	page->egress.stale_results++;
+	slot_free(page, slot);
+}
+
+/*
+ * Takes the executor's next notice. Returns 0 when there is none; otherwise
+ * *index is the connection to look at, perhaps for nothing: the slot of a
+ * notice of progress may have been answered, and used again, since.
+ */
+PAGE_FUNCTION int completion_take(struct shared_page *page, uint32_t *index)
+{
+	uint64_t head = page->egress.completion_head;
+	uint64_t entry =
+		load_acquire(&page->completion[head & (COMPLETION_DEPTH - 1)]);
+	uint32_t slot = entry & SLOT_MASK;
+
+	if (entry >> TICKET_SHIFT != head + 1)
+		return 0;
+	*index = page->slot[slot].ingress.connection & CONNECTION_MASK;
+	if (entry & COMPLETION_FINAL)
+		final_take(page, slot);
+	store_release(&page->egress.completion_head, head + 1);
+	return 1;
+}
+
+/* Takes ingress's next notice; *index is the connection to look at. */
+PAGE_FUNCTION int attention_take(struct shared_page *page, uint32_t *index)
+{
+	uint64_t head = page->egress.attention_head;
+	uint64_t entry = load_acquire(&page->attention[head & CONNECTION_MASK]);
+	struct connection_entry *connection;
+
+	if (entry >> TICKET_SHIFT != head + 1)
+		return 0;
+	store_release(&page->egress.attention_head, head + 1);
+	*index = entry & CONNECTION_MASK;
+	connection = &page->connection[*index];
+	/*
+	 * From here on ingress may post again: whatever it added before it saw
+	 * this word is seen by the caller, who reads order_tail after it.
+	 */
+	fetch_add(&connection->egress.attention_seen,
+		  load_acquire(&connection->ingress.attention_posted) -
+			  connection->egress.attention_seen);
+	return 1;
+}
+
+/* Requests that the executor has not finished, as far as egress knows. */
+PAGE_FUNCTION uint64_t requests_in_flight(struct shared_page *page)
+{
+	return load_acquire(&page->ingress.submit_tail) - page->egress.finals;
+}
+
+/* The next frame of a stream, built in the slot's egress line. */
+PAGE_FUNCTION int stream_frame(struct shared_page *page, uint32_t index,
+			       uint64_t ticket, int done,
+			       struct reply_view *view)
+{
+	struct request_slot *slot = &page->slot[view->slot & SLOT_MASK];
+	struct reply_header *header = (struct reply_header *)slot->egress.frame;
+	uint32_t *frame = (uint32_t *)(slot->egress.frame + REPLY_HEADER_SIZE);
+	const uint32_t *tokens = (const uint32_t *)slot->result;
+	uint32_t sent = page->connection[index].egress.tokens_sent;
+	uint32_t left = 0;
+	uint32_t i;
+
+	if (load_acquire(&slot->executor.tokens_ticket) == ticket)
+		left = (uint32_t)load_acquire(&slot->executor.tokens) - sent;
+	if (!left && !done)
+		return 0;
+	view->last = done && left <= FRAME_TOKENS_MAX;
+	view->tokens = left;
+	if (view->tokens > FRAME_TOKENS_MAX)
+		view->tokens = FRAME_TOKENS_MAX;
+	bounded_for (i, FRAME_TOKENS_MAX) {
+		if (i >= view->tokens)
+			break;
+		frame[i] = tokens[(sent + i) & (STREAM_TOKENS_MAX - 1)];
+	}
+	header->request_id = slot->ingress.request_id;
+	header->length = view->tokens * TOKEN_SIZE;
+	header->status =
+		view->last ? slot->executor.status : (uint16_t)STATUS_OK;
+	header->flags =
+		view->last
+			? (uint16_t)(REPLY_LAST | slot->executor.finish
+							  << REPLY_FINISH_SHIFT)
+			: 0;
+	view->offset = SLOT_OFFSET(view->slot & SLOT_MASK, egress);
+	view->length = REPLY_HEADER_SIZE + header->length;
+	return 1;
+}
+
+/*
+ * The nth reply owed to a connection, if it can be sent now and all before it
+ * could. Streams are only sent as the first. Returns 0 when there is none.
+ */
+PAGE_FUNCTION int reply_ready(struct shared_page *page, uint32_t index,
+			      uint32_t nth, struct reply_view *view)
+{
+	struct connection_entry *connection =
+		&page->connection[index & CONNECTION_MASK];
+	uint32_t at = connection->egress.order_head + nth;
+	uint32_t place = at & (ORDER_DEPTH - 1);
+	struct order_entry *entry = &connection->order[place];
+	struct request_slot *slot;
+	uint64_t ticket;
+	int done;
+
+	if (at == load_acquire(&connection->ingress.order_tail))
+		return 0;
+	view->tokens = 0;
+	view->last = 1;
+	if (entry->length != ORDER_IS_SLOT) {
+		view->slot = SLOT_NONE;
+		view->offset =
+			PAGE_OFFSET(connection) +
+			(index & CONNECTION_MASK) *
+				sizeof(struct connection_entry) +
+			__builtin_offsetof(struct connection_entry, order) +
+			place * sizeof(struct order_entry);
+		view->length = REPLY_HEADER_SIZE;
+		return 1;
+	}
+	ticket = entry->request_id >> TICKET_SHIFT;
+	view->slot = entry->request_id & SLOT_MASK;
+	slot = &page->slot[view->slot & SLOT_MASK];
+	done = page->final_taken[view->slot & SLOT_MASK] == ticket;
+	if (!done || slot->executor.finish != FINISH_NONE) {
+		if (nth)
+			return 0;
+		return stream_frame(page, index & CONNECTION_MASK, ticket, done,
+				    view);
+	}
+	view->length = slot->executor.length;
+	if (view->length > RESULT_MAX)
+		view->length = RESULT_MAX;
+	slot->egress.header.request_id = slot->ingress.request_id;
+	slot->egress.header.length = view->length;
+	slot->egress.header.status = slot->executor.status;
+	slot->egress.header.flags = REPLY_LAST;
+	view->offset = SLOT_OFFSET(view->slot & SLOT_MASK, egress.header);
+	view->length += REPLY_HEADER_SIZE;
+	return 1;
+}
+
+/*
+ * The first owed reply, or a frame of it, has left and its bytes are nobody's
+ * any more. slot, tokens and last are those of its view.
+ */
+PAGE_FUNCTION void reply_sent(struct shared_page *page, uint32_t index,
+			      uint32_t slot, uint32_t tokens, uint32_t last)
+{
+	struct connection_egress *out =
+		&page->connection[index & CONNECTION_MASK].egress;
+
+	if (!last) {
+		out->tokens_sent += tokens;
+		return;
+	}
+	out->tokens_sent = 0;
+	page->egress.replies++;
+	store_release(&out->order_head, out->order_head + 1);
+	if (slot != SLOT_NONE)
+		slot_free(page, slot & SLOT_MASK);
+}
+
+/* Nothing is owed to the connection. */
+PAGE_FUNCTION int replies_settled(struct shared_page *page, uint32_t index)
+{
+	struct connection_entry *connection =
+		&page->connection[index & CONNECTION_MASK];
+
+	return connection->egress.order_head ==
+	       load_acquire(&connection->ingress.order_tail);
+}
+
+/*
+ * Gives the entry of a dead connection back. Only when ingress is quiet for it
+ * (the socket was shut down) and no send is in flight. Results that are still
+ * coming free their slots in completion_take().
+ */
+PAGE_FUNCTION void connection_release(struct shared_page *page, uint32_t index)
+{
+	struct connection_entry *connection =
+		&page->connection[index & CONNECTION_MASK];
+	uint32_t head = connection->egress.order_head;
+	uint32_t tail = load_acquire(&connection->ingress.order_tail);
+	uint64_t free_tail = page->egress.free_connection_tail;
+	uint32_t i;
+
+	bounded_for (i, ORDER_DEPTH) {
+		struct order_entry *entry =
+			&connection->order[(head + i) & (ORDER_DEPTH - 1)];
+		uint32_t slot = entry->request_id & SLOT_MASK;
+		uint64_t ticket = entry->request_id >> TICKET_SHIFT;
+
+		if (i >= tail - head)
+			break;
+		if (entry->length != ORDER_IS_SLOT)
+			continue;
+		if (page->final_taken[slot] == ticket) {
+			slot_free(page, slot);
+			continue;
+		}
+		store_release(&page->cancel_close[slot], ticket);
+		store_release(&page->egress.cancel_count,
+			      page->egress.cancel_count + 1);
+	}
+	if (connection->ingress.slot != SLOT_NONE)
+		slot_free(page, connection->ingress.slot & SLOT_MASK);
+	connection->egress.tokens_sent = 0;
+	store_release(&connection->egress.order_head, tail);
+	page->free_connection[free_tail & CONNECTION_MASK] =
+		index & CONNECTION_MASK;
+	store_release(&page->egress.free_connection_tail, free_tail + 1);
+	page->egress.connections_closed++;
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How words of the page are read and published, for each compiler that reads
+ * the headers of this folder. A publishing store has release order, a look at
+ * another writer's word acquire order, both at system scope.
+ */
+#ifndef SHARED_PAGE_MEMORY_ORDER_H
+#define SHARED_PAGE_MEMORY_ORDER_H
+
+#include "layout.h"
+
+#if defined(__bpf__)
+/*
+ * BPF has load-acquire and store-release from Linux 6.15 on, but clang only
+ * emits them from version 20 on. x86-64 orders plain loads and plain stores
+ * this way by itself, and the JIT does not reorder, so that a volatile access
+ * between compiler barriers is enough there; the loader refuses other machines.
+ */
+#define PAGE_FUNCTION  static __attribute__((always_inline))
+#define page_barrier() asm volatile("" ::: "memory")
+#define load_acquire(p)                                                        \
+	({                                                                     \
+		__typeof__(*(p)) value_ = *(volatile __typeof__(*(p)) *)(p);   \
+		page_barrier();                                                \
+		value_;                                                        \
+	})
+#define store_release(p, v)                                                    \
+	({                                                                     \
+		page_barrier();                                                \
+		*(volatile __typeof__(*(p)) *)(p) = (v);                       \
+	})
+/* BPF atomics that return a value are full barriers (-mcpu=v3 and later). */
+#define fetch_add(p, v) __sync_fetch_and_add((p), (v))
+#define compare_exchange(p, old, new)                                          \
+	(__sync_val_compare_and_swap((p), (old), (new)) == (old))
+#define bounded_for(i, n) bpf_for ((i), 0, (n))
+
+#elif defined(__CUDACC__)
+#include <cuda/atomic>
+#define PAGE_FUNCTION	  static __device__ __forceinline__
+template <typename T> PAGE_FUNCTION T load_acquire(T *p)
+{
+	return cuda::atomic_ref<T, cuda::thread_scope_system>(*p).load(
+		cuda::memory_order_acquire);
+}
+template <typename T, typename V> PAGE_FUNCTION void store_release(T *p, V v)
+{
+	cuda::atomic_ref<T, cuda::thread_scope_system>(*p).store(
+		static_cast<T>(v), cuda::memory_order_release);
+}
+#define bounded_for(i, n) for ((i) = 0; (i) < (n); (i)++)
+
+#else
+#define PAGE_FUNCTION	    static inline __attribute__((always_inline, unused))
+#define load_acquire(p)	    __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define fetch_add(p, v)	    __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
+#define compare_exchange(p, old, new)                                          \
+	({                                                                     \
+		__typeof__(*(p)) expected_ = (old);                            \
+		__atomic_compare_exchange_n((p), &expected_, (new), 0,         \
+					    __ATOMIC_SEQ_CST,                  \
+					    __ATOMIC_SEQ_CST);                 \
+	})
+#define bounded_for(i, n) for ((i) = 0; (i) < (n); (i)++)
+#endif
+
+#endif
