@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ingress: a connection of the service's port gets an entry on the page when
+ * it is established, and each of its segments is cut into requests there, in
+ * softirq, before any process knows of it. No user space takes part.
+ *
+ * There is no stream parser: the verdict program sees raw segments and keeps
+ * the state of a half-received frame in the connection's entry, so nothing is
+ * cloned, no message has a hidden offset and no parser can stall.
+ */
+#include "kernel.h"
+#include <asm/socket.h>
+#include <linux/in.h>
+#include <linux/tcp.h>
+
+static inline int copy_bytes(void *skb, __u32 offset, void *to, __u32 length)
+{
+	return bpf_skb_load_bytes(skb, offset, to, length);
+}
+
+#include "shared_page/ingress.h"
+
+/* A section of its own: libbpf makes it a map that can be mmapped. */
+struct shared_page shared_page SEC(".bss.page");
+
+/* The service's port, host order; set by the loader. */
+const volatile __u32 service_port = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, CONNECTION_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} sockets SEC(".maps");
+
+/*
+ * Wakes a loop that sleeps without a timer: the ring polls this map. Records
+ * are of no interest, so they overwrite each other.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_RB_OVERWRITE);
+} doorbell SEC(".maps");
+
+/* mark = generation << 12 | index; the generation outlives the entry's use */
+static __u32 mark_of(__u32 index)
+{
+	return shared_page.connection[index & CONNECTION_MASK]
+			       .ingress.generation
+		       << CONNECTION_BITS |
+	       (index & CONNECTION_MASK);
+}
+
+SEC("sockops")
+int establish(struct bpf_sock_ops *ops)
+{
+	__u32 index, mark;
+	int on = 1;
+
+	if (ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB ||
+	    ops->local_port != service_port)
+		return 1;
+	/* Without an entry or a mark the loop refuses it after accept. */
+	if (!connection_open(&shared_page, &index))
+		return 1;
+	index &= CONNECTION_MASK;
+	mark = mark_of(index);
+	bpf_setsockopt(ops, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	bpf_setsockopt(ops, SOL_SOCKET, SO_MARK, &mark, sizeof(mark));
+	if (bpf_sock_map_update(ops, &sockets, &index, BPF_ANY)) {
+		/* Its bytes would reach nobody: the loop closes it. */
+		fetch_add(&shared_page.ingress.insert_failures, 1);
+		shared_page.connection[index].ingress.closing = INGRESS_CLOSING;
+	}
+	return 1;
+}
+
+/* Once a sleep; two CPUs at the same moment ring twice, which does no harm. */
+static void ring_doorbell(void)
+{
+	__u32 sleep = load_acquire(&shared_page.egress.sleep);
+	__u64 *record;
+
+	/* Ordered after the requests by the atomic that ends frames_admit(). */
+	if (!sleep || sleep == shared_page.ingress.rung)
+		return;
+	store_release(&shared_page.ingress.rung, sleep);
+	record = bpf_ringbuf_reserve(&doorbell, sizeof(*record), 0);
+	if (!record)
+		return;
+	fetch_add(&shared_page.ingress.doorbells, 1);
+	bpf_ringbuf_discard(record, BPF_RB_FORCE_WAKEUP);
+}
+
+SEC("sk_skb/verdict")
+int admit(struct __sk_buff *skb)
+{
+	struct tcp_sock *tcp;
+	__u32 mark, index, result;
+
+	if (!skb->sk)
+		return SK_DROP;
+	tcp = bpf_skc_to_tcp_sock(skb->sk);
+	if (!tcp)
+		return SK_DROP;
+	mark = tcp->inet_conn.icsk_inet.sk.sk_mark;
+	index = mark & CONNECTION_MASK;
+	if (!mark || mark != mark_of(index)) {
+		fetch_add(&shared_page.ingress.stale_segments, 1);
+		return SK_DROP;
+	}
+	result = frames_admit(&shared_page, index, skb, skb->len);
+	if (result & ADMITTED_REPLY)
+		attention_post(&shared_page, index);
+	if (result)
+		ring_doorbell();
+	/* Dropping consumes: the window reopens, nothing is queued (6.14). */
+	return SK_DROP;
+}
+
+char LICENSE[] SEC("license") = "GPL";
