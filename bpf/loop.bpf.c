@@ -14,7 +14,9 @@
 /* Ingress's map, reused by the loader. */
 struct shared_page shared_page SEC(".bss.page");
 
-#include "connection.h"
+#include "close.h"
+#include "send.h"
+#include "wake.h"
 #include <asm/errno.h>
 
 enum step_limits {
@@ -31,16 +33,13 @@ const volatile __s32 stop_fd = -1;
 
 static __u8 started;
 static __u8 accept_armed;
-static __u8 accept_paused; /* out of files or memory: not before a close */
-static __u8 timer_armed;
 static __u8 finished;
-static __u32 sleeps;
 
 static void accept_arm(struct ring *ring)
 {
 	struct io_uring_sqe *sqe;
 
-	if (accept_armed || accept_paused || shared_page.egress.draining)
+	if (accept_armed || shared_page.egress.draining)
 		return;
 	sqe = sqe_next(ring, IORING_OP_ACCEPT, tag(OP_ACCEPT, 0));
 	sqe->fd = listener_file;
@@ -50,29 +49,8 @@ static void accept_arm(struct ring *ring)
 	accept_armed = 1;
 }
 
-static void poll_arm(struct ring *ring, __s32 fd, __u8 operation, __u32 flags)
-{
-	struct io_uring_sqe *sqe =
-		sqe_next(ring, IORING_OP_POLL_ADD, tag(operation, 0));
-
-	sqe->fd = fd;
-	sqe->poll32_events = POLLIN;
-	sqe->len = flags;
-}
-
-static void timer_arm(struct ring *ring)
-{
-	struct io_uring_sqe *sqe;
-
-	if (timer_armed)
-		return;
-	sqe = sqe_next(ring, IORING_OP_TIMEOUT, tag(OP_TIMER, 0));
-	sqe->addr = scratch.page_address + PAGE_OFFSET(egress.timer);
-	sqe->len = 1;
-	timer_armed = 1;
-}
-
-/* Stops accepting; each connection ends as soon as nothing is owed to it. */
+/* User space has shut the listener; each connection ends as soon as nothing is
+ * owed to it. */
 static void drain_begin(struct ring *ring)
 {
 	struct io_uring_sqe *sqe;
@@ -81,15 +59,11 @@ static void drain_begin(struct ring *ring)
 	if (shared_page.egress.draining)
 		return;
 	shared_page.egress.draining = 1;
-	sqe = sqe_next(ring, IORING_OP_SHUTDOWN, tag(OP_OTHER, 0));
-	sqe->fd = listener_file;
-	sqe->flags = IOSQE_FIXED_FILE;
-	sqe->len = SHUT_RDWR;
 	sqe = sqe_next(ring, IORING_OP_TIMEOUT, tag(OP_DEADLINE, 0));
 	sqe->addr = SCRATCH_ADDRESS(drain);
 	sqe->len = 1;
 	bpf_for (i, 0, CONNECTION_COUNT)
-		connection_pump(ring, i);
+		connection_ready(i);
 }
 
 /* The deadline of the drain has passed: whatever is open is given up. */
@@ -108,13 +82,22 @@ static void drain_expire(void)
 
 static void accepted(struct ring *ring, struct io_uring_cqe *cqe)
 {
+	struct io_uring_sqe *sqe;
+
 	if (!(cqe->flags & IORING_CQE_F_MORE))
 		accept_armed = 0;
-	if (cqe->res >= 0)
+	if (cqe->res >= 0) {
 		mark_ask(ring, cqe->res);
-	else
-		accept_paused = 1; /* ENFILE, ENOMEM, or the listener is shut */
-	accept_arm(ring);
+		accept_arm(ring);
+		return;
+	}
+	/* Out of files or memory: at once would be over and over. */
+	shared_page.egress.accept_failures++;
+	if (accept_armed || shared_page.egress.draining)
+		return;
+	sqe = sqe_next(ring, IORING_OP_TIMEOUT, tag(OP_RETRY, 0));
+	sqe->addr = SCRATCH_ADDRESS(retry);
+	sqe->len = 1;
 }
 
 static void send_done(__u32 index, __s32 result)
@@ -122,8 +105,10 @@ static void send_done(__u32 index, __s32 result)
 	struct connection_state *c = &state[index & CONNECTION_MASK];
 
 	c->flags &= ~CONNECTION_SENDING;
-	if (result < 0)
-		c->flags |= CONNECTION_GONE;
+	if (result == -EAGAIN && !(c->flags & CONNECTION_BLOCKED))
+		c->flags |= CONNECTION_BLOCKED;
+	else if (result < 0)
+		c->flags |= CONNECTION_GONE; /* or the time limit: ECANCELED */
 	else
 		parts_sent(index, result);
 }
@@ -132,9 +117,10 @@ static void poll_done(struct ring *ring, __u32 index, __s32 events)
 {
 	struct connection_state *c = &state[index & CONNECTION_MASK];
 
+	c->flags &= ~CONNECTION_POLLING;
 	if (events < 0 || events & (POLLERR | POLLHUP))
 		c->flags |= CONNECTION_GONE;
-	else if (!(c->flags & CONNECTION_SHUT))
+	else if (!(c->flags & CONNECTION_ENDING))
 		ingress_kick(ring, index);
 }
 
@@ -191,7 +177,8 @@ static void completion_handle(struct ring *ring, struct io_uring_cqe *cqe)
 	case OP_SEND:
 	case OP_POLL:
 	case OP_KICK:
-	case OP_SHUTDOWN:
+	case OP_SEND_LIMIT:
+	case OP_CANCEL:
 		connection_done(ring, operation, index & CONNECTION_MASK,
 				cqe->res);
 		break;
@@ -200,9 +187,8 @@ static void completion_handle(struct ring *ring, struct io_uring_cqe *cqe)
 		break;
 	case OP_CLOSE:
 		connection_closed(index);
-		/* fallthrough */
-	case OP_REFUSE:
-		accept_paused = 0;
+		break;
+	case OP_RETRY:
 		accept_arm(ring);
 		break;
 	case OP_TIMER:
@@ -262,6 +248,40 @@ static void notices_take(void)
 	}
 }
 
+/* Nothing is owed to the connection: decides whether it goes on. */
+static void connection_settled(struct ring *ring, __u32 index)
+{
+	struct connection_state *c = &state[index & CONNECTION_MASK];
+	struct connection_ingress *in =
+		&shared_page.connection[index & CONNECTION_MASK].ingress;
+
+	if (c->flags & CONNECTION_ENDED || shared_page.egress.draining)
+		connection_end(ring, index);
+	else if (load_acquire(&in->closing))
+		connection_linger(ring, index);
+}
+
+/* Sends what can be sent; ends the connection if nothing is left to do. */
+static void connection_pump(struct ring *ring, __u32 index)
+{
+	struct connection_state *c = &state[index & CONNECTION_MASK];
+
+	if (c->flags & CONNECTION_GONE)
+		connection_end(ring, index);
+	if (c->flags & CONNECTION_ENDING) {
+		connection_close(ring, index);
+		return;
+	}
+	if (c->flags & CONNECTION_SENDING)
+		return;
+	if (c->parts || parts_collect(index))
+		parts_send(ring, index);
+	else if (replies_settled(&shared_page, index))
+		connection_settled(ring, index);
+	if (c->flags & CONNECTION_ENDING)
+		connection_close(ring, index);
+}
+
 static void connections_pump(struct ring *ring)
 {
 	__u32 i;
@@ -278,47 +298,20 @@ static void connections_pump(struct ring *ring)
 	}
 }
 
-static int work_waits(void)
-{
-	__u64 at = shared_page.egress.attention_head;
-
-	return requests_in_flight(&shared_page) ||
-	       load_acquire(&shared_page.ingress.attention_tail) != at;
-}
-
-/*
- * Decides how to sleep. Without a timer, ingress must know before the last
- * look at its rings: the exchange is a full barrier, and it has one, too.
- */
-static void wake_plan(struct ring *ring)
-{
-	if (!work_waits()) {
-		if (shared_page.egress.sleep &&
-		    shared_page.egress.sleep !=
-			    load_acquire(&shared_page.ingress.rung))
-			return; /* still the same sleep */
-		sleeps += sleeps + 1 ? 1 : 2; /* never 0 */
-		__sync_lock_test_and_set(&shared_page.egress.sleep, sleeps);
-		if (!work_waits())
-			return;
-	}
-	shared_page.egress.sleep = 0;
-	timer_arm(ring);
-}
-
 SEC("struct_ops.s/loop_step")
 int BPF_loop_step(unsigned long long *context)
 {
 	struct iou_ctx *ctx = (struct iou_ctx *)context[0];
 	struct iou_loop_params *params = (struct iou_loop_params *)context[1];
 	struct ring ring;
-	__u32 round;
+	__u32 round, sleeps;
 
 	if (ring_map(&ring, ctx))
 		return IOU_LOOP_STOP;
 	shared_page.egress.steps++;
 	if (!started)
 		start(&ring);
+	connections_release();
 	/* Most sends complete while they are submitted: reap them at once. */
 	bpf_for (round, 0, STEP_ROUNDS) {
 		completions_reap(&ring);
@@ -332,7 +325,9 @@ int BPF_loop_step(unsigned long long *context)
 	ring_submit(&ring);
 	if (shared_page.egress.draining && (!open_connections || finished))
 		return IOU_LOOP_STOP;
-	params->cq_wait_idx = cq_head + 1;
+	/* With something left to do at once, the next step comes at once. */
+	sleeps = !sq_queued && closed_head == closed_tail;
+	params->cq_wait_idx = cq_head + sleeps;
 	return IOU_LOOP_CONTINUE;
 }
 

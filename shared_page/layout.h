@@ -123,7 +123,8 @@ struct page_egress {
 	uint64_t submissions; /* SQEs of every kind; 0 for native servers */
 	uint64_t stale_results; /* final notices of connections that are gone */
 	uint64_t timer[2]; /* struct __kernel_timespec of the wake-up timer */
-	uint64_t pad1[3];
+	uint64_t accept_failures; /* out of files or memory */
+	uint64_t pad1[2];
 };
 
 /* [executor] */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The life of a connection in the loop: accepted into a fixed file, matched
- * with the entry that ingress gave it, sent its replies in order, closed, and
- * its entry released. Nothing here waits for another connection.
+ * What the loop knows of a connection, and how one begins: accepted into a
+ * fixed file and matched with the entry that ingress gave it.
  */
 #ifndef BPF_CONNECTION_H
 #define BPF_CONNECTION_H
@@ -14,8 +13,12 @@
 
 enum loop_limits {
 	SEND_BATCH = 8, /* replies in one SENDMSG */
-	/* Entries, and some for connections that are being refused. */
-	FILE_COUNT = CONNECTION_COUNT + 64,
+	/*
+	 * As many again for connections that came in one burst and will be
+	 * refused: the listener's backlog is shorter. A full table would drop
+	 * an accepted socket whose entry nobody could give back.
+	 */
+	FILE_COUNT = 2 * CONNECTION_COUNT,
 };
 
 /* user_data = operation << 56 | generation (24 bits) << 32 | index */
@@ -26,25 +29,28 @@ enum operation {
 	OP_KICK,
 	OP_POLL,
 	OP_SEND,
-	OP_SHUTDOWN,
+	OP_SEND_LIMIT,
+	OP_CANCEL,
 	OP_LINGER,
 	OP_CLOSE,
 	OP_TIMER,
 	OP_DOORBELL,
 	OP_STOP,
 	OP_DEADLINE,
-	OP_OTHER,
+	OP_RETRY,
 };
 
 enum connection_flags {
 	CONNECTION_USED = 1, /* accepted and matched with its entry */
-	CONNECTION_SENDING = 2,
-	CONNECTION_ENDED = 4, /* the peer sent FIN; all before it is admitted */
-	CONNECTION_GONE = 8, /* reset or failed: nothing can be sent */
-	CONNECTION_LINGERS = 16, /* FIN sent after an error; waits for theirs */
-	CONNECTION_SHUT = 32, /* SHUTDOWN of both directions submitted */
-	CONNECTION_CLOSING = 64, /* CLOSE submitted */
-	CONNECTION_READY = 128, /* stands in ready[] */
+	CONNECTION_POLLING = 2,
+	CONNECTION_SENDING = 4,
+	CONNECTION_BLOCKED = 8, /* the peer does not read: sends may wait */
+	CONNECTION_ENDED = 16, /* the peer sent FIN; all before is admitted */
+	CONNECTION_GONE = 32, /* reset or failed: nothing can be sent */
+	CONNECTION_LINGERS = 64, /* closes soon, after an error reply */
+	CONNECTION_ENDING = 128, /* takes no more part; collects completions */
+	CONNECTION_CLOSING = 256, /* CLOSE submitted */
+	CONNECTION_READY = 512, /* stands in ready[] */
 };
 
 /* What the SEND in flight consists of. */
@@ -59,7 +65,7 @@ struct send_part {
 struct connection_state {
 	__u32 file;
 	__u32 pending; /* completions to come, POLL included */
-	__u8 flags;
+	__u16 flags;
 	__u8 parts; /* collected for sending */
 	__u8 first; /* the first of them that has not left */
 	struct send_part part[SEND_BATCH];
@@ -97,6 +103,8 @@ struct {
 	__u64 page_address;
 	__s64 linger[2]; /* struct __kernel_timespec */
 	__s64 drain[2];
+	__s64 send_limit[2];
+	__s64 retry[2];
 	__u8 sink[16];
 	__u32 mark[FILE_COUNT];
 	struct send_message message[CONNECTION_COUNT];
@@ -186,196 +194,13 @@ static void connection_adopt(struct ring *ring, __u32 file, __s32 result)
 	c->pending = 0;
 	c->parts = 0;
 	c->first = 0;
-	c->flags = CONNECTION_USED;
+	c->flags = CONNECTION_USED | CONNECTION_POLLING;
 	open_connections++;
 	shared_page.egress.connections_accepted++;
 	sqe = connection_sqe(ring, IORING_OP_POLL_ADD, OP_POLL, index);
 	/* POLLIN would match each segment's wake-up, these only the end's. */
 	sqe->poll32_events = POLLRDHUP | POLLHUP | POLLERR;
 	ingress_kick(ring, index);
-}
-
-static void connection_shutdown(struct ring *ring, __u32 index, __u32 how)
-{
-	struct io_uring_sqe *sqe =
-		connection_sqe(ring, IORING_OP_SHUTDOWN, OP_SHUTDOWN, index);
-
-	sqe->len = how;
-}
-
-/* Ends both directions: the poll and a blocked send complete by it. */
-static void connection_end(struct ring *ring, __u32 index)
-{
-	struct connection_state *c = &state[index & CONNECTION_MASK];
-
-	if (c->flags & CONNECTION_SHUT)
-		return;
-	c->flags |= CONNECTION_SHUT;
-	connection_shutdown(ring, index, SHUT_RDWR);
-}
-
-/*
- * After an error reply: sends FIN and goes on discarding, because a close with
- * bytes unread would reset the connection and could destroy the reply.
- */
-static void connection_linger(struct ring *ring, __u32 index)
-{
-	struct connection_state *c = &state[index & CONNECTION_MASK];
-	struct io_uring_sqe *sqe;
-
-	if (c->flags & CONNECTION_ENDED) {
-		connection_end(ring, index);
-		return;
-	}
-	if (c->flags & CONNECTION_LINGERS)
-		return;
-	c->flags |= CONNECTION_LINGERS;
-	connection_shutdown(ring, index, SHUT_WR);
-	sqe = sqe_next(ring, IORING_OP_TIMEOUT, tag(OP_LINGER, index));
-	sqe->addr = SCRATCH_ADDRESS(linger);
-	sqe->len = 1;
-}
-
-/* All completions are in and ingress is quiet: closes the file. */
-static void connection_close(struct ring *ring, __u32 index)
-{
-	struct connection_state *c = &state[index & CONNECTION_MASK];
-	struct io_uring_sqe *sqe;
-
-	if (!(c->flags & CONNECTION_SHUT) || c->pending ||
-	    c->flags & CONNECTION_CLOSING)
-		return;
-	c->flags |= CONNECTION_CLOSING;
-	sqe = sqe_next(ring, IORING_OP_CLOSE, tag(OP_CLOSE, index));
-	sqe->file_index = c->file + 1;
-}
-
-static void connection_closed(__u32 index)
-{
-	index &= CONNECTION_MASK;
-	state[index].flags = 0;
-	open_connections--;
-	connection_release(&shared_page, index);
-}
-
-static struct send_buffer *part_buffer(__u32 index, __u32 part)
-{
-	return &scratch.buffer[index & CONNECTION_MASK]
-			      [part & (SEND_BATCH - 1)];
-}
-
-/* Collects the replies that can leave now. Returns how many. */
-static __u32 parts_collect(__u32 index)
-{
-	struct connection_state *c = &state[index & CONNECTION_MASK];
-	__u32 i;
-
-	bpf_for (i, 0, SEND_BATCH) {
-		struct send_part *part = &c->part[i & (SEND_BATCH - 1)];
-		struct send_buffer *buffer = part_buffer(index, i);
-		struct reply_view view;
-
-		if (!reply_ready(&shared_page, index, i, &view))
-			break;
-		buffer->base = scratch.page_address + view.offset;
-		buffer->length = view.length;
-		part->slot = view.slot;
-		part->length = view.length;
-		part->tokens = view.tokens;
-		part->last = view.last;
-		c->parts = i + 1;
-		if (!view.last)
-			break;
-	}
-	return c->parts;
-}
-
-/* Sends what parts_collect() found, or what a short send left of it. */
-static void parts_send(struct ring *ring, __u32 index)
-{
-	struct connection_state *c = &state[index & CONNECTION_MASK];
-	struct send_message *message =
-		&scratch.message[index & CONNECTION_MASK];
-	struct send_buffer *buffer = part_buffer(index, c->first);
-	struct io_uring_sqe *sqe;
-
-	c->flags |= CONNECTION_SENDING;
-	shared_page.egress.sends++;
-	if (c->parts - c->first == 1) {
-		sqe = connection_sqe(ring, IORING_OP_SEND, OP_SEND, index);
-		sqe->addr = buffer->base;
-		sqe->len = buffer->length;
-	} else {
-		message->buffers =
-			SCRATCH_ADDRESS(buffer) +
-			((index & CONNECTION_MASK) * SEND_BATCH + c->first) *
-				sizeof(*buffer);
-		message->buffer_count = c->parts - c->first;
-		sqe = connection_sqe(ring, IORING_OP_SENDMSG, OP_SEND, index);
-		sqe->addr = SCRATCH_ADDRESS(message) +
-			    (index & CONNECTION_MASK) * sizeof(*message);
-		sqe->len = 1;
-	}
-	sqe->msg_flags = MSG_NOSIGNAL | MSG_WAITALL;
-}
-
-/*
- * A send completed with sent bytes: gives back what left entirely. After a
- * short send the next one starts where it stopped.
- */
-static void parts_sent(__u32 index, __u32 sent)
-{
-	struct connection_state *c = &state[index & CONNECTION_MASK];
-	__u32 i;
-
-	shared_page.egress.bytes_sent += sent;
-	bpf_for (i, 0, SEND_BATCH) {
-		struct send_part *part = &c->part[i & (SEND_BATCH - 1)];
-		struct send_buffer *buffer = part_buffer(index, i);
-
-		if (i < c->first)
-			continue;
-		if (i >= c->parts)
-			break;
-		if (sent < part->length) {
-			part->length -= sent;
-			buffer->base += sent;
-			buffer->length -= sent;
-			return;
-		}
-		sent -= part->length;
-		c->first = i + 1;
-		reply_sent(&shared_page, index, part->slot, part->tokens,
-			   part->last);
-	}
-	c->parts = 0;
-	c->first = 0;
-}
-
-/* Sends what can be sent; ends the connection if nothing is left to do. */
-static void connection_pump(struct ring *ring, __u32 index)
-{
-	struct connection_state *c = &state[index & CONNECTION_MASK];
-
-	if (c->flags & (CONNECTION_SENDING | CONNECTION_SHUT)) {
-		connection_close(ring, index);
-		return;
-	}
-	if (c->flags & CONNECTION_GONE) {
-		connection_end(ring, index);
-		return;
-	}
-	if (c->parts || parts_collect(index)) {
-		parts_send(ring, index);
-		return;
-	}
-	if (!replies_settled(&shared_page, index))
-		return;
-	if (load_acquire(&shared_page.connection[index & CONNECTION_MASK]
-				  .ingress.closing))
-		connection_linger(ring, index);
-	else if (c->flags & CONNECTION_ENDED || shared_page.egress.draining)
-		connection_end(ring, index);
 }
 
 #endif

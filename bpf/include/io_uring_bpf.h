@@ -39,8 +39,6 @@ enum socket_flags {
 	MSG_DONTWAIT = 0x40,
 	MSG_WAITALL = 0x100,
 	MSG_NOSIGNAL = 0x4000,
-	SHUT_WR = 1,
-	SHUT_RDWR = 2,
 };
 
 /* Linux 6.7: io_uring/cmd_net.c; the fields of the SQE that it reads */

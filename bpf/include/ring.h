@@ -45,11 +45,15 @@ static int ring_map(struct ring *ring, struct iou_ctx *ctx)
 
 static void ring_submit(struct ring *ring)
 {
+	int submitted;
+
 	if (!sq_queued)
 		return;
 	store_release((__u32 *)(ring->rings + sq_tail_offset), sq_tail);
-	bpf_io_uring_submit_sqes(ring->ctx, sq_queued);
-	sq_queued = 0;
+	submitted = bpf_io_uring_submit_sqes(ring->ctx, sq_queued);
+	/* What was not taken (no memory) is submitted with the next ones. */
+	if (submitted > 0)
+		sq_queued -= submitted;
 }
 
 /* A zeroed SQE: newer kernels refuse stale fields. */
