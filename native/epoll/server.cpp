@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "native/common/failure.hpp"
+#include "native/common/signals.hpp"
+#include "native/epoll/server.hpp"
+
+// Tags of what is no connection; a connection's generation, in the upper half, is never 0.
+enum : uint64_t { LISTENER_TAG = 0, SIGNAL_TAG = 1 };
+
+static shared_page &require_unused(shared_page &page) {
+    uint64_t free = page.egress.free_connection_tail - page.ingress.free_connection_head;
+    uint64_t used = page.identity.max_connections - free;
+    if (used)
+        throw Failure("taking over the page",
+                      std::to_string(used) + " connections of another server stand in it",
+                      "Let that server finish, or make a new page if it was killed");
+    return page;
+}
+
+Server::Server(shared_page &page, Descriptor signals, Descriptor listener, const ServerTimes &times)
+    : page_(require_unused(page)), times_(times), signals_(std::move(signals)),
+      connections_(page_, poller_, times.send_timeout),
+      listener_(std::move(listener), page_, poller_, LISTENER_TAG, connections_) {
+    if (!poller_.add(signals_.get(), EPOLLIN, SIGNAL_TAG))
+        throw Failure("waiting for signals", errno, "Raise the limit of open files");
+}
+
+void Server::run() {
+    while (!draining_ || (connections_.count() && monotonic_now() < leave_at_))
+        turn();
+    leave();
+}
+
+void Server::turn() {
+    take_completions(); // those that came while this thread was busy
+    std::span<const epoll_event> events = poller_.wait(timeout());
+    page_.egress.steps++;
+    if (events.empty())
+        page_.egress.timer_wakes++;
+    for (const epoll_event &event : events)
+        dispatch(event);
+    take_completions();
+    connections_.send_queued();
+    if (next_deadline() != NEVER)
+        handle_deadlines();
+}
+
+void Server::dispatch(const epoll_event &event) {
+    if (event.data.u64 == LISTENER_TAG)
+        listener_.accept_ready();
+    else if (event.data.u64 == SIGNAL_TAG)
+        read_signal();
+    else
+        connections_.handle(event.data.u64, event.events);
+}
+
+void Server::take_completions() {
+    uint32_t index;
+    for (uint32_t n = 0; n < COMPLETION_DEPTH && completion_take(&page_, &index); n++)
+        connections_.queue(index);
+}
+
+int64_t Server::timeout() const {
+    if (connections_.has_queued())
+        return 0;
+    int64_t limit = requests_in_flight(&page_) ? times_.wake : NEVER;
+    int64_t deadline = next_deadline();
+    if (deadline != NEVER)
+        limit = std::min(limit, std::max(deadline - monotonic_now(), int64_t{0}));
+    return limit == NEVER ? -1 : limit;
+}
+
+int64_t Server::next_deadline() const {
+    return std::min({connections_.next_deadline(), listener_.next_deadline(), leave_at_});
+}
+
+void Server::handle_deadlines() {
+    int64_t now = monotonic_now();
+    connections_.close_expired(now);
+    listener_.resume_if_due(now);
+}
+
+// The first signal begins the drain, another one ends it.
+void Server::read_signal() {
+    if (!take_leave_signal(signals_))
+        return;
+    leave_at_ = draining_ ? 0 : monotonic_now() + times_.drain;
+    if (draining_)
+        return;
+    draining_ = true;
+    store_release(&page_.egress.draining, 1u);
+    listener_.close();
+    connections_.finish();
+}
+
+void Server::leave() {
+    uint64_t lost = connections_.unanswered();
+    connections_.close_all();
+    store_release(&page_.egress.draining, 0u);
+    if (lost)
+        throw Failure("answering what was admitted before leaving",
+                      std::to_string(lost) + " requests were still with the executor",
+                      "See why it was slow or gone, or give a larger --drain-ms");
+}

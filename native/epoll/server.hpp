@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// The epoll server: one thread that waits for sockets, signals and, while requests are in flight,
+// for the next look at the page.
+#pragma once
+
+#include <cstdint>
+
+#include "native/common/clock.hpp"
+#include "native/common/descriptor.hpp"
+#include "native/common/page.hpp"
+#include "native/common/poller.hpp"
+#include "native/epoll/connections.hpp"
+#include "native/epoll/listener.hpp"
+
+// All in nanoseconds.
+struct ServerTimes {
+    int64_t wake;         // between looks at the page while requests are in flight
+    int64_t drain;        // from the first SIGTERM or SIGINT to leaving at the latest
+    int64_t send_timeout; // 0: none
+};
+
+class Server {
+  public:
+    // signals is of open_leave_signals(). Throws Failure.
+    Server(shared_page &page, Descriptor signals, Descriptor listener, const ServerTimes &times);
+
+    // Serves until a signal and the drain that follows. Throws Failure when requests that were
+    // admitted are still with the executor at the drain's end.
+    void run();
+
+  private:
+    void turn();
+    void dispatch(const epoll_event &event);
+    void take_completions();
+    int64_t timeout() const;
+    int64_t next_deadline() const;
+    void handle_deadlines();
+    void read_signal();
+    void leave();
+
+    shared_page &page_;
+    ServerTimes times_;
+    Poller poller_;
+    Descriptor signals_;
+    Connections connections_;
+    Listener listener_;
+    bool draining_ = false;
+    int64_t leave_at_ = NEVER; // the end of the drain
+};
