@@ -12,19 +12,24 @@
 #include <asm/socket.h>
 #include <linux/in.h>
 #include <linux/tcp.h>
+#include <linux/time.h>
 
 static inline int copy_bytes(void *skb, __u32 offset, void *to, __u32 length)
 {
 	return bpf_skb_load_bytes(skb, offset, to, length);
 }
 
+#include "shared_page/egress.h"
 #include "shared_page/ingress.h"
 
 /* A section of its own: libbpf makes it a map that can be mmapped. */
 struct shared_page shared_page SEC(".bss.page");
 
-/* The service's port, host order; set by the loader. */
+/* Set by the loader: the service's port in host order, and how long a result
+ * may stand before somebody looks.
+ */
 const volatile __u32 service_port = 0;
+const volatile __u64 wake_ns = 60000;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
@@ -34,14 +39,32 @@ struct {
 } sockets SEC(".maps");
 
 /*
- * Wakes a loop that sleeps without a timer: the ring polls this map. Records
- * are of no interest, so they overwrite each other.
+ * Wakes a loop that sleeps: the ring polls this map. Records are of no
+ * interest, so they overwrite each other.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 	__uint(map_flags, BPF_F_RB_OVERWRITE);
 } doorbell SEC(".maps");
+
+/*
+ * A result announces itself to nobody, so a timer looks for it while any is to
+ * come. It runs in softirq and wakes the loop only when there is one: a look
+ * costs a fraction of what waking a thread for nothing does.
+ */
+struct look_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct look_timer);
+} look_timers SEC(".maps");
+
+static const __u32 the_timer = 0;
 
 /* mark = generation << 12 | index; the generation outlives the entry's use */
 static __u32 mark_of(__u32 index)
@@ -82,7 +105,7 @@ static void ring_doorbell(void)
 	__u32 sleep = load_acquire(&shared_page.egress.sleep);
 	__u64 *record;
 
-	/* Ordered after the requests by the atomic that ends frames_admit(). */
+	/* Ordered after what it is rung for by an atomic of the caller. */
 	if (!sleep || sleep == shared_page.ingress.rung)
 		return;
 	store_release(&shared_page.ingress.rung, sleep);
@@ -91,6 +114,48 @@ static void ring_doorbell(void)
 		return;
 	fetch_add(&shared_page.ingress.doorbells, 1);
 	bpf_ringbuf_discard(record, BPF_RB_FORCE_WAKEUP);
+}
+
+static int look(void *map, __u32 *key, struct look_timer *at)
+{
+	fetch_add(&shared_page.ingress.timer_looks, 1);
+	if (completion_waits(&shared_page))
+		ring_doorbell();
+	if (!requests_in_flight(&shared_page)) {
+		/* A full barrier; admit() has one between its two words. */
+		__sync_lock_test_and_set(&shared_page.ingress.timer_armed, 0);
+		if (!requests_in_flight(&shared_page) ||
+		    !compare_exchange(&shared_page.ingress.timer_armed, 0, 1))
+			return 0;
+	}
+	bpf_timer_start(&at->timer, wake_ns, 0);
+	return 0;
+}
+
+/* Runs once, before the first connection. */
+SEC("syscall")
+int prepare(void *unused)
+{
+	struct look_timer *at = bpf_map_lookup_elem(&look_timers, &the_timer);
+
+	if (!at)
+		return -1;
+	if (bpf_timer_init(&at->timer, &look_timers, CLOCK_MONOTONIC))
+		return -1;
+	return bpf_timer_set_callback(&at->timer, look);
+}
+
+/* One timer for all: whoever finds it idle starts it. */
+static void timer_arm(void)
+{
+	struct look_timer *at;
+
+	if (load_acquire(&shared_page.ingress.timer_armed) ||
+	    !compare_exchange(&shared_page.ingress.timer_armed, 0, 1))
+		return;
+	at = bpf_map_lookup_elem(&look_timers, &the_timer);
+	if (at)
+		bpf_timer_start(&at->timer, wake_ns, 0);
 }
 
 SEC("sk_skb/verdict")
@@ -111,10 +176,12 @@ int admit(struct __sk_buff *skb)
 		return SK_DROP;
 	}
 	result = frames_admit(&shared_page, index, skb, skb->len);
-	if (result & ADMITTED_REPLY)
+	if (result & ADMITTED_REQUEST)
+		timer_arm();
+	if (result & ADMITTED_REPLY) {
 		attention_post(&shared_page, index);
-	if (result)
 		ring_doorbell();
+	}
 	/* Dropping consumes: the window reopens, nothing is queued (6.14). */
 	return SK_DROP;
 }

@@ -2,11 +2,8 @@
 /*
  * The loop: accepts connections, notices results, sends replies, reclaims. It
  * runs inside io_uring_enter() of one thread that does nothing else; its work
- * is proportional to what changed since the last step.
- *
- * It sleeps for a completion. A result posts none, so while requests are in
- * flight a timer wakes it; while none are, it sleeps without one and ingress
- * rings the doorbell for the next request.
+ * is proportional to what changed since the last step, and it sleeps until a
+ * completion or the doorbell says that something did.
  */
 #include "kernel.h"
 #include "shared_page/layout.h"
@@ -191,10 +188,6 @@ static void completion_handle(struct ring *ring, struct io_uring_cqe *cqe)
 	case OP_RETRY:
 		accept_arm(ring);
 		break;
-	case OP_TIMER:
-		timer_armed = 0;
-		shared_page.egress.timer_wakes++;
-		break;
 	case OP_DOORBELL:
 		shared_page.egress.doorbell_wakes++;
 		if (!(cqe->flags & IORING_CQE_F_MORE))
@@ -321,12 +314,12 @@ int BPF_loop_step(unsigned long long *context)
 			break;
 		ring_submit(&ring);
 	}
-	wake_plan(&ring);
-	ring_submit(&ring);
 	if (shared_page.egress.draining && (!open_connections || finished))
 		return IOU_LOOP_STOP;
 	/* With something left to do at once, the next step comes at once. */
-	sleeps = !sq_queued && closed_head == closed_tail;
+	sleeps = !sq_queued && closed_head == closed_tail && !refused &&
+		 may_sleep();
+	refused = 0;
 	params->cq_wait_idx = cq_head + sleeps;
 	return IOU_LOOP_CONTINUE;
 }

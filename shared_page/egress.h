@@ -45,6 +45,16 @@ PAGE_FUNCTION void final_take(struct shared_page *page, uint32_t slot)
 	slot_free(page, slot);
 }
 
+/* The executor has posted a notice that was not taken yet. */
+PAGE_FUNCTION int completion_waits(struct shared_page *page)
+{
+	uint64_t head = load_acquire(&page->egress.completion_head);
+
+	return load_acquire(&page->completion[head & (COMPLETION_DEPTH - 1)]) >>
+		       TICKET_SHIFT ==
+	       head + 1;
+}
+
 /*
  * Takes the executor's next notice. Returns 0 when there is none; otherwise
  * *index is the connection to look at, perhaps for nothing: the slot of a

@@ -183,6 +183,9 @@ PAGE_FUNCTION uint32_t frame_begin(struct shared_page *page, uint32_t index)
 		return 0;
 	} else if (owed >= PIPELINE_MAX) {
 		status = STATUS_TOO_MANY;
+	} else if (load_acquire(&page->egress.draining)) {
+		status = STATUS_SHUTTING_DOWN;
+		in->discard = length;
 	} else if (!ring_claim(&page->ingress.free_slot_head,
 			       &page->egress.free_slot_tail, page->free_slot,
 			       SLOT_MASK, &slot)) {

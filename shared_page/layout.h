@@ -87,16 +87,19 @@ struct page_ingress {
 	uint64_t attention_tail;
 	uint64_t cancel_count; /* rises with each word in cancel_client[] */
 	uint32_t rung; /* the sleep that the doorbell was rung for */
-	uint32_t pad0[5];
+	uint32_t timer_armed; /* looks for results while any are to come */
+	uint32_t pad0[4];
 	/* counters, off the line that the executor polls */
 	uint64_t bytes_received;
-	uint64_t frames_busy;
+	uint64_t frames_busy; /* not admitted: BUSY, or SHUTTING_DOWN */
 	uint64_t frames_bad; /* answered with an error that closes */
 	uint64_t cancels; /* CANCEL frames */
 	uint64_t connections_refused; /* no free entry */
 	uint64_t doorbells; /* wake-ups asked of a sleeping egress */
 	uint64_t stale_segments; /* bytes for a connection that is gone */
 	uint64_t insert_failures; /* the socket map refused a connection */
+	uint64_t timer_looks; /* of the timer, most of which wake nobody */
+	uint64_t pad1[7];
 };
 
 /* [egress] */
@@ -106,7 +109,7 @@ struct page_egress {
 	uint64_t completion_head;
 	uint64_t attention_head;
 	uint64_t cancel_count; /* rises with each word in cancel_close[] */
-	/* 0 while egress is awake or has a timer, else this sleep's number */
+	/* 0 while egress is awake, else the number of this sleep */
 	uint32_t sleep;
 	uint32_t draining; /* no new connections; leaves when all is answered */
 	uint64_t pad0[2];
@@ -122,9 +125,8 @@ struct page_egress {
 	uint64_t sends; /* SEND or SENDMSG SQEs; writev or send calls */
 	uint64_t submissions; /* SQEs of every kind; 0 for native servers */
 	uint64_t stale_results; /* final notices of connections that are gone */
-	uint64_t timer[2]; /* struct __kernel_timespec of the wake-up timer */
 	uint64_t accept_failures; /* out of files or memory */
-	uint64_t pad1[2];
+	uint64_t pad1[4];
 };
 
 /* [executor] */

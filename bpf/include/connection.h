@@ -33,7 +33,6 @@ enum operation {
 	OP_CANCEL,
 	OP_LINGER,
 	OP_CLOSE,
-	OP_TIMER,
 	OP_DOORBELL,
 	OP_STOP,
 	OP_DEADLINE,
@@ -152,12 +151,16 @@ static void mark_ask(struct ring *ring, __u32 file)
 	sqe->optval = SCRATCH_ADDRESS(mark) + file * sizeof(__u32);
 }
 
+/* A file was closed; its socket is released by task work, before a step. */
+static __u8 refused;
+
 static void file_refuse(struct ring *ring, __u32 file)
 {
 	struct io_uring_sqe *sqe =
 		sqe_next(ring, IORING_OP_CLOSE, (__u64)OP_REFUSE << 56 | file);
 
 	sqe->file_index = file + 1;
+	refused = 1;
 }
 
 /*
