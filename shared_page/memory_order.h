@@ -16,7 +16,7 @@
  * this way by itself, and the JIT does not reorder, so that a volatile access
  * between compiler barriers is enough there; the loader refuses other machines.
  */
-#define PAGE_FUNCTION  static __attribute__((always_inline))
+#define PAGE_FUNCTION  static __attribute__((always_inline, unused))
 #define page_barrier() asm volatile("" ::: "memory")
 #define load_acquire(p)                                                        \
 	({                                                                     \
@@ -36,17 +36,49 @@
 #define bounded_for(i, n) bpf_for ((i), 0, (n))
 
 #elif defined(__CUDACC__)
-#include <cuda/atomic>
-#define PAGE_FUNCTION	  static __device__ __forceinline__
-template <typename T> PAGE_FUNCTION T load_acquire(T *p)
+/*
+ * In PTX itself: NVRTC needs no library for it. Where PAGE_IN_DEVICE is
+ * defined, the page is a copy in the GPU's memory that one block works on, and
+ * whoever moves words between it and the real page cares for their order.
+ */
+#define PAGE_FUNCTION static __device__ __forceinline__
+#if defined(PAGE_IN_DEVICE)
+#define PAGE_LOAD  "ld.relaxed.cta"
+#define PAGE_STORE "st.relaxed.cta"
+#else
+#define PAGE_LOAD  "ld.acquire.sys"
+#define PAGE_STORE "st.release.sys"
+#endif
+PAGE_FUNCTION uint32_t load_acquire(const uint32_t *p)
 {
-	return cuda::atomic_ref<T, cuda::thread_scope_system>(*p).load(
-		cuda::memory_order_acquire);
+	uint32_t value;
+
+	asm volatile(PAGE_LOAD ".u32 %0, [%1];"
+		     : "=r"(value)
+		     : "l"(p)
+		     : "memory");
+	return value;
 }
-template <typename T, typename V> PAGE_FUNCTION void store_release(T *p, V v)
+PAGE_FUNCTION uint64_t load_acquire(const uint64_t *p)
 {
-	cuda::atomic_ref<T, cuda::thread_scope_system>(*p).store(
-		static_cast<T>(v), cuda::memory_order_release);
+	unsigned long long value;
+
+	asm volatile(PAGE_LOAD ".u64 %0, [%1];"
+		     : "=l"(value)
+		     : "l"(p)
+		     : "memory");
+	return value;
+}
+PAGE_FUNCTION void store_release(uint32_t *p, uint32_t value)
+{
+	asm volatile(PAGE_STORE ".u32 [%0], %1;" ::"l"(p), "r"(value)
+		     : "memory");
+}
+PAGE_FUNCTION void store_release(uint64_t *p, uint64_t value)
+{
+	asm volatile(PAGE_STORE ".u64 [%0], %1;" ::"l"(p),
+		     "l"((unsigned long long)value)
+		     : "memory");
 }
 #define bounded_for(i, n) for ((i) = 0; (i) < (n); (i)++)
 

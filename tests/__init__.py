@@ -1,0 +1,1 @@
+"""All tests. Nothing outside imports from here."""
