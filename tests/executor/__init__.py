@@ -1,0 +1,1 @@
+"""What every executor must do, driven through the page in the place of a transport."""
