@@ -93,7 +93,7 @@ int establish(struct bpf_sock_ops *ops)
 	bpf_setsockopt(ops, SOL_SOCKET, SO_MARK, &mark, sizeof(mark));
 	if (bpf_sock_map_update(ops, &sockets, &index, BPF_ANY)) {
 		/* Its bytes would reach nobody: the loop closes it. */
-		fetch_add(&shared_page.ingress.insert_failures, 1);
+		shared_add(&shared_page.ingress.insert_failures, 1);
 		shared_page.connection[index].ingress.closing = INGRESS_CLOSING;
 	}
 	return 1;
@@ -112,20 +112,20 @@ static void ring_doorbell(void)
 	record = bpf_ringbuf_reserve(&doorbell, sizeof(*record), 0);
 	if (!record)
 		return;
-	fetch_add(&shared_page.ingress.doorbells, 1);
+	shared_add(&shared_page.ingress.doorbells, 1);
 	bpf_ringbuf_discard(record, BPF_RB_FORCE_WAKEUP);
 }
 
 static int look(void *map, __u32 *key, struct look_timer *at)
 {
-	fetch_add(&shared_page.ingress.timer_looks, 1);
+	shared_add(&shared_page.ingress.timer_looks, 1);
 	if (completion_waits(&shared_page))
 		ring_doorbell();
 	if (!requests_in_flight(&shared_page)) {
 		/* A full barrier; admit() has one between its two words. */
 		__sync_lock_test_and_set(&shared_page.ingress.timer_armed, 0);
 		if (!requests_in_flight(&shared_page) ||
-		    !compare_exchange(&shared_page.ingress.timer_armed, 0, 1))
+		    !shared_swap(&shared_page.ingress.timer_armed, 0, 1))
 			return 0;
 	}
 	bpf_timer_start(&at->timer, wake_ns, 0);
@@ -151,7 +151,7 @@ static void timer_arm(void)
 	struct look_timer *at;
 
 	if (load_acquire(&shared_page.ingress.timer_armed) ||
-	    !compare_exchange(&shared_page.ingress.timer_armed, 0, 1))
+	    !shared_swap(&shared_page.ingress.timer_armed, 0, 1))
 		return;
 	at = bpf_map_lookup_elem(&look_timers, &the_timer);
 	if (at)
@@ -172,7 +172,7 @@ int admit(struct __sk_buff *skb)
 	mark = tcp->inet_conn.icsk_inet.sk.sk_mark;
 	index = mark & CONNECTION_MASK;
 	if (!mark || mark != mark_of(index)) {
-		fetch_add(&shared_page.ingress.stale_segments, 1);
+		shared_add(&shared_page.ingress.stale_segments, 1);
 		return SK_DROP;
 	}
 	result = frames_admit(&shared_page, index, skb, skb->len);

@@ -31,14 +31,18 @@ PAGE_FUNCTION void slot_free(struct shared_page *page, uint32_t slot)
 	store_release(&page->egress.free_slot_tail, tail + 1);
 }
 
-/* The executor is through with a slot: its reply may go, if anybody waits. */
+/*
+ * The executor is through with a slot: its reply may go, if anybody waits. A
+ * notice of a slot that holds no result (ticket 0, as in an unset word of
+ * cancel_close[]) frees nothing, whatever the executor does.
+ */
 PAGE_FUNCTION void final_take(struct shared_page *page, uint32_t slot)
 {
 	uint64_t ticket = load_acquire(&page->slot[slot].executor.done);
 
 	page->final_taken[slot] = ticket;
 	page->egress.finals++;
-	if (page->cancel_close[slot] != ticket)
+	if (!ticket || page->cancel_close[slot] != ticket)
 		return;
 	store_release(&page->cancel_close[slot], 0);
 	page->egress.stale_results++;
@@ -92,9 +96,9 @@ PAGE_FUNCTION int attention_take(struct shared_page *page, uint32_t *index)
 	 * From here on ingress may post again: whatever it added before it saw
 	 * this word is seen by the caller, who reads order_tail after it.
 	 */
-	fetch_add(&connection->egress.attention_seen,
-		  load_acquire(&connection->ingress.attention_posted) -
-			  connection->egress.attention_seen);
+	shared_add(&connection->egress.attention_seen,
+		   load_acquire(&connection->ingress.attention_posted) -
+			   connection->egress.attention_seen);
 	return 1;
 }
 

@@ -43,7 +43,7 @@ PAGE_FUNCTION int ring_claim(uint64_t *head, uint64_t *tail, uint32_t *ring,
 		if (at == load_acquire(tail))
 			return 0;
 		value = ring[at & mask];
-		if (compare_exchange(head, at, at + 1)) {
+		if (shared_swap(head, at, at + 1)) {
 			*index = value & mask;
 			return 1;
 		}
@@ -63,7 +63,7 @@ PAGE_FUNCTION int connection_open(struct shared_page *page, uint32_t *index)
 	if (!ring_claim(&page->ingress.free_connection_head,
 			&page->egress.free_connection_tail,
 			page->free_connection, CONNECTION_MASK, index)) {
-		fetch_add(&page->ingress.connections_refused, 1);
+		shared_add(&page->ingress.connections_refused, 1);
 		return 0;
 	}
 	in = &page->connection[*index & CONNECTION_MASK].ingress;
@@ -97,7 +97,7 @@ PAGE_FUNCTION void owe_error(struct connection_entry *connection, uint64_t id,
 	    status == STATUS_TOO_MANY)
 		in->closing = INGRESS_CLOSING;
 	/* A full barrier: attention_post() reads a word of egress next. */
-	fetch_add(&in->order_tail, 1);
+	shared_add(&in->order_tail, 1);
 }
 
 /*
@@ -112,7 +112,7 @@ PAGE_FUNCTION void request_submit(struct shared_page *page, uint32_t index)
 	uint32_t slot = in->slot & SLOT_MASK;
 	struct order_entry *entry =
 		&connection->order[in->order_tail & (ORDER_DEPTH - 1)];
-	uint64_t position = fetch_add(&page->ingress.submit_tail, 1);
+	uint64_t position = shared_add(&page->ingress.submit_tail, 1);
 	uint64_t named = (position + 1) << TICKET_SHIFT | slot;
 
 	page->slot[slot].ingress.ticket = position + 1;
@@ -135,7 +135,7 @@ PAGE_FUNCTION void request_cancel(struct shared_page *page, uint32_t index,
 	uint32_t head = load_acquire(&connection->egress.order_head);
 	uint32_t i;
 
-	fetch_add(&page->ingress.cancels, 1);
+	shared_add(&page->ingress.cancels, 1);
 	bounded_for (i, ORDER_DEPTH) {
 		struct order_entry *entry;
 		uint32_t slot;
@@ -150,7 +150,7 @@ PAGE_FUNCTION void request_cancel(struct shared_page *page, uint32_t index,
 			continue;
 		store_release(&page->cancel_client[slot],
 			      entry->request_id >> TICKET_SHIFT);
-		fetch_add(&page->ingress.cancel_count, 1);
+		shared_add(&page->ingress.cancel_count, 1);
 		break;
 	}
 }
@@ -193,9 +193,11 @@ PAGE_FUNCTION uint32_t frame_begin(struct shared_page *page, uint32_t index)
 		in->discard = length;
 	}
 	if (status != STATUS_OK) {
-		fetch_add(status == STATUS_BUSY ? &page->ingress.frames_busy
-						: &page->ingress.frames_bad,
-			  1);
+		shared_add(status == STATUS_BUSY ||
+					   status == STATUS_SHUTTING_DOWN
+				   ? &page->ingress.frames_busy
+				   : &page->ingress.frames_bad,
+			   1);
 		owe_error(connection, id, status);
 		return ADMITTED_REPLY;
 	}
@@ -308,7 +310,7 @@ PAGE_FUNCTION uint32_t frames_admit(struct shared_page *page, uint32_t index,
 		offset += used;
 	}
 	/* A full barrier: the caller reads egress.sleep next. */
-	fetch_add(&page->ingress.bytes_received, length);
+	shared_add(&page->ingress.bytes_received, length);
 	return result;
 }
 
@@ -327,7 +329,7 @@ PAGE_FUNCTION void attention_post(struct shared_page *page, uint32_t index)
 	    load_acquire(&connection->egress.attention_seen))
 		return;
 	store_release(&in->attention_posted, in->attention_posted + 1);
-	position = fetch_add(&page->ingress.attention_tail, 1);
+	position = shared_add(&page->ingress.attention_tail, 1);
 	store_release(&page->attention[position & CONNECTION_MASK],
 		      (position + 1) << TICKET_SHIFT | index);
 }

@@ -30,8 +30,8 @@
 		*(volatile __typeof__(*(p)) *)(p) = (v);                       \
 	})
 /* BPF atomics that return a value are full barriers (-mcpu=v3 and later). */
-#define fetch_add(p, v) __sync_fetch_and_add((p), (v))
-#define compare_exchange(p, old, new)                                          \
+#define shared_add(p, v) __sync_fetch_and_add((p), (v))
+#define shared_swap(p, old, new)                                               \
 	(__sync_val_compare_and_swap((p), (old), (new)) == (old))
 #define bounded_for(i, n) bpf_for ((i), 0, (n))
 
@@ -86,8 +86,8 @@ PAGE_FUNCTION void store_release(uint64_t *p, uint64_t value)
 #define PAGE_FUNCTION	    static inline __attribute__((always_inline, unused))
 #define load_acquire(p)	    __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
-#define fetch_add(p, v)	    __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
-#define compare_exchange(p, old, new)                                          \
+#define shared_add(p, v)    __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
+#define shared_swap(p, old, new)                                               \
 	({                                                                     \
 		__typeof__(*(p)) expected_ = (old);                            \
 		__atomic_compare_exchange_n((p), &expected_, (new), 0,         \

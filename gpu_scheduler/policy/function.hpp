@@ -3,10 +3,6 @@
 // In this folder nothing allocates, throws or uses the standard library.
 #pragma once
 
-#if !defined(__CUDACC__)
-#include <atomic> // before memory_order.h, whose macros are named like its members
-#endif
-
 #include "shared_page/executor.h"
 
 #if defined(__CUDACC__)

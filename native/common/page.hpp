@@ -2,7 +2,6 @@
 // The shared page as native programs use it: both halves of a transport, in one thread.
 #pragma once
 
-#include <atomic> // before memory_order.h, whose macros are named like its members
 #include <cstdint>
 #include <cstring>
 
