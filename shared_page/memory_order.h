@@ -43,8 +43,8 @@
  */
 #define PAGE_FUNCTION static __device__ __forceinline__
 #if defined(PAGE_IN_DEVICE)
-#define PAGE_LOAD  "ld.relaxed.cta"
-#define PAGE_STORE "st.relaxed.cta"
+#define PAGE_LOAD  "ld.ca"
+#define PAGE_STORE "st"
 #else
 #define PAGE_LOAD  "ld.acquire.sys"
 #define PAGE_STORE "st.release.sys"

@@ -28,6 +28,14 @@ enum protocol_constants {
 	RESULT_MAX = 4096,
 	/* Unanswered requests of one connection; one more closes it. */
 	PIPELINE_MAX = 31,
+	/*
+	 * What a client may keep unanswered without ever being closed: a
+	 * reply is owed until its send has completed, and the client may have
+	 * read it and asked again by then. SEND_BATCH_MAX replies leave in
+	 * one send.
+	 */
+	PIPELINE_DEPTH = 24,
+	SEND_BATCH_MAX = 7,
 	TOKEN_SIZE = 4,
 	/* Tokens in one frame of a stream: header and tokens fill 64 bytes. */
 	FRAME_TOKENS_MAX = 12,

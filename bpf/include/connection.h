@@ -12,7 +12,7 @@
 #include <asm/socket.h>
 
 enum loop_limits {
-	SEND_BATCH = 8, /* replies in one SENDMSG */
+	SEND_BATCH = 8, /* SEND_BATCH_MAX, as a power of two */
 	/*
 	 * As many again for connections that came in one burst and will be
 	 * refused: the listener's backlog is shorter. A full table would drop

@@ -20,7 +20,7 @@ static __u32 parts_collect(__u32 index)
 	struct connection_state *c = &state[index & CONNECTION_MASK];
 	__u32 i;
 
-	bpf_for (i, 0, SEND_BATCH) {
+	bpf_for (i, 0, SEND_BATCH_MAX) {
 		struct send_part *part = &c->part[i & (SEND_BATCH - 1)];
 		struct send_buffer *buffer = part_buffer(index, i);
 		struct reply_view view;

@@ -182,6 +182,8 @@ void Connections::end_if_settled(uint32_t index) {
         return;
     if (connection.peer_closed)
         return close(index);
+    if (page_.egress.draining) // before this, a late request is told so
+        page_.connection[index].ingress.closing = INGRESS_CLOSING;
     if (!page_.connection[index].ingress.closing || connection.lingering)
         return;
     ::shutdown(connection.socket.get(), SHUT_WR);
@@ -223,10 +225,8 @@ void Connections::close_expired(int64_t now) {
 
 void Connections::finish() {
     for (uint32_t index = 0; index < table_.size(); index++) {
-        if (!table_[index].socket)
-            continue;
-        page_.connection[index].ingress.closing = INGRESS_CLOSING;
-        queue(index);
+        if (table_[index].socket)
+            queue(index);
     }
 }
 

@@ -51,7 +51,7 @@ class PendingRing {
 
   private:
     static constexpr uint32_t capacity = 32;
-    static_assert(capacity >= PIPELINE_MAX);
+    static_assert(capacity >= PIPELINE_DEPTH);
     std::array<Pending, capacity> ring_ = {};
     uint32_t first_ = 0;
     uint32_t last_ = 0;

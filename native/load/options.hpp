@@ -17,7 +17,7 @@ struct Options {
     uint32_t echo_reply = 256;
 
     uint32_t connections = 1;
-    uint32_t depth = PIPELINE_MAX;
+    uint32_t depth = PIPELINE_DEPTH;
     uint32_t threads = 1;
     uint32_t churn = 0; // 0: a connection lives as long as the run
 

@@ -23,7 +23,7 @@ Worker::Worker(const Options &options, const Cases &cases, const Address &addres
                int stop_fd)
     : options_(options), cases_(cases), address_(address), stop_fd_(stop_fd),
       epoll_(epoll_create1(EPOLL_CLOEXEC)), schedule_(options, thread), replies_(cases, log_),
-      id_salt_(draw(options.seed, Stream::ids, 0) << 32), send_buffer_(PIPELINE_MAX * frame_max),
+      id_salt_(draw(options.seed, Stream::ids, 0) << 32), send_buffer_(PIPELINE_DEPTH * frame_max),
       receive_buffer_(receive_size) {
     epoll_event event = {.events = EPOLLIN, .data = {.u64 = stop_tag}};
     if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stop_fd, &event))

@@ -84,7 +84,7 @@ def test_no_cases_file(tmp_path: Path) -> None:
         ((*RUN, "--echo", "--rate", "fast"), "'fast' is not a number"),
         ((*RUN, "--echo", "--rate", "nan"), "is not between"),
         ((*RUN, "--echo", "--rate=-1"), "is not between"),
-        ((*RUN, "--echo", "--depth", "32"), "32 is not between 1 and 31"),
+        ((*RUN, "--echo", "--depth", "32"), "32 is not between 1 and 24"),
         ((*RUN, "--echo", "--arrivals", "often"), "neither 'poisson' nor 'constant'"),
         ((*RUN, "--echo", "--threads", "2"), "more threads than connections"),
         ((*RUN, "--echo", "--rate", "1e8", "--warmup", "1000"), "fit in 32 bits"),

@@ -115,7 +115,7 @@ def test_the_number_of_requests_of_a_duration(tmp_path: Path) -> None:
 
 def test_a_closed_loop_sends_each_its_share(tmp_path: Path) -> None:
     first = run(tmp_path, "--closed", "--depth", "3", "--requests", "103", "--seed", "9")
-    again = run(tmp_path, "--closed", "--depth", "31", "--requests", "103", "--seed", "9")
+    again = run(tmp_path, "--closed", "--depth", "24", "--requests", "103", "--seed", "9")
     connections = first.records["connection"].tolist()
     assert [connections.count(number) for number in range(5)] == [21, 21, 21, 20, 20]
     expected = sorted(draw(9, CHOICE, index) % CASES for index in range(103))
