@@ -1,0 +1,1 @@
+"""Sets the service up, steps aside, and takes it down again: command line, doctor, supervisor."""

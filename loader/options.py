@@ -1,0 +1,30 @@
+"""What `serve` was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TRANSPORTS = ("epoll", "bpf")
+EXECUTORS = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """Options of `serve`; the command line's help says what each one means.
+
+    `wake_us` and `executor_sleep_us` are in microseconds, `drain_ms` in milliseconds.
+    """
+
+    workloads: tuple[str, ...]
+    transport: str = "epoll"
+    executor: str = "cpu"
+    bind: str = "127.0.0.1"
+    port: int = 7373
+    allow_remote: bool = False
+    max_connections: int = 1024
+    wake_us: int = 60
+    drain_ms: int = 5000
+    instance: str = "default"
+    executor_poll: str | None = None
+    executor_sleep_us: int | None = None
+    ready_fd: int | None = None

@@ -1,0 +1,1 @@
+"""Attempts that find out what this machine can do, a file for each part of it."""

@@ -1,0 +1,7 @@
+"""For all test folders."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("tests.support")
