@@ -1,0 +1,165 @@
+"""`python -m experiments`: epoll and bpf on the same load, and the report about it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.errors import ExperimentError
+from experiments.plan import TRANSPORTS, Condition, Plan, Timing
+
+SUMMARY = "summary.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 all well; 1 it could not run, or a request failed; 130 interrupted."""
+    options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave through the clean-up
+    try:
+        status = options.run(options)
+        assert isinstance(status, int)
+        return status
+    except ExperimentError as error:
+        print(error.render(), file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):
+            print(note, file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        remedy = "use build/venv/bin/python, which `make setup` makes"
+        print(ExperimentError("run the experiment", str(error), remedy).render(), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; what ran was stopped", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="experiments", description=__doc__)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    condition, timing = Condition(), Timing()
+    demo = commands.add_parser("demo", help="run both transports in turn, and report")
+    add = demo.add_argument
+    add("--pairs", type=positive, default=2, help="runs of each transport (%(default)s)")
+    add("--rate", type=above_zero, default=condition.rate, help="requests a second (%(default)g)")
+    add("--seconds", type=above_zero, default=timing.measured, help="measured (%(default)g)")
+    add("--connections", type=positive, default=condition.connections, help="(%(default)s)")
+    add("--workload", default=condition.workload, metavar="SPEC", help="(%(default)s)")
+    add("--transports", nargs="+", choices=TRANSPORTS, default=list(TRANSPORTS),
+        help="arms of a pair (all)")  # fmt: skip
+    add("--seed", type=int, help="of order and arrivals (a new one each time)")
+    add("--out", type=Path, default=Path("build/demo"), help="folder (%(default)s)")
+    demo.set_defaults(run=run_demo)
+    report = commands.add_parser("report", help="make the report again from raw data")
+    report.add_argument("out", type=Path, help="folder that `demo` wrote")
+    report.set_defaults(run=run_report)
+    measure = commands.add_parser("measure", help="run a plan here, leave raw data (demo calls it)")
+    measure.add_argument("raw", type=Path, help="folder with a plan.json")
+    measure.set_defaults(run=run_measure)
+    bench = commands.add_parser("bench", help="what the service costs: ratios, and counts")
+    bench.add_argument("--out", type=Path, default=Path("build/bench.json"), help="(%(default)s)")
+    bench.set_defaults(run=run_bench)
+    cost = commands.add_parser("bench-cost", help="count instructions here (bench calls it)")
+    cost.add_argument("raw", type=Path, help="folder with the requests")
+    cost.set_defaults(run=run_bench_cost)
+    return top
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def above_zero(text: str) -> float:
+    """A number above 0."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    """Plan, runs, report."""
+    from experiments import demo
+
+    condition = Condition(options.workload, options.rate, options.connections)
+    timing = Timing(measured=options.seconds)
+    seed = random.SystemRandom().getrandbits(31) if options.seed is None else options.seed
+    plan = Plan(seed, options.pairs, tuple(options.transports), condition, timing)
+    raw = options.out / "raw"
+    place = demo.find_place(plan.transports)
+    print(f"{options.pairs} × {' and '.join(plan.transports)}, seed {seed}, {place.why}")
+    place.check_sees(raw)
+    demo.prepare(raw, plan)
+    demo.run(plan, place, raw)
+    return make_report(options.out)
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Tables, page and summary from raw data alone."""
+    return make_report(options.out)
+
+
+def run_measure(options: argparse.Namespace) -> int:
+    """Raw data only: the VM has no plotting."""
+    from experiments.measure import measure
+
+    measure(options.raw)
+    return 0
+
+
+def run_bench(options: argparse.Namespace) -> int:
+    """Status 1 when a target is not met."""
+    from experiments import bench
+
+    measured = bench.run(options.out.with_suffix(""))
+    lines = bench.write(measured, options.out)
+    bench.show(lines, measured)
+    print(f"result: {options.out}")
+    return 1 if any(line.met is False for line in lines) else 0
+
+
+def run_bench_cost(options: argparse.Namespace) -> int:
+    """Raw data only."""
+    from experiments.bench_cost import measure
+
+    measure(options.raw)
+    return 0
+
+
+def make_report(out: Path) -> int:
+    """Writes summary.json, report.html and HdrHistogram logs, and prints the table.
+
+    Raises ExperimentError when a request failed: then the figures are no comparison.
+    """
+    from experiments import histograms, page, table
+    from experiments.summary import failures_of, summarise
+
+    summary: dict[str, Any] = summarise(out / "raw")
+    (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
+    (out / "report.html").write_text(page.render(summary, out / "raw"))
+    table.show(summary)
+    print(f"report: {out / 'report.html'}\nsummary: {out / SUMMARY}")
+    print("histograms: " + ", ".join(map(str, histograms.write(summary, out))))
+    failures = failures_of(summary["runs"])
+    if failures:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in failures.items())
+        raise ExperimentError(
+            "have every request answered rightly", f"failures by kind: {kinds}",
+            "busy: the machine could not keep up, take a lower --rate; else see service.log and "
+            f"load.json of each run in {out / 'raw'}",
+        )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

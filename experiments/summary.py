@@ -1,0 +1,150 @@
+"""From raw data to `summary.json`: counts, latency, CPU µs a request by account, counters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from experiments.accounts import Sample, parse, spent, within
+from experiments.errors import ExperimentError
+from experiments.hypervisor import READINGS
+from experiments.plan import Plan, Run
+from experiments.records import answered_between, read_verified
+
+# Accounts shown a request; a transport that has no such account has no such key.
+ACCOUNTS = {
+    "service.user": "service_user",
+    "service.system": "service_system",
+    "executor": "executor",
+    "machine": "machine",
+    "loop": "loop",
+    "client": "client",
+    "observer": "observer",
+    "vm": "vm_on_host",
+    "by_tick": "machine_by_tick",
+}
+# Counters shown a reply: (name, its group and name on the page).
+COUNTERS = {
+    "loop_steps": ("egress", "steps"),
+    "timer_wakes": ("egress", "timer_wakes"),
+    "doorbell_wakes": ("egress", "doorbell_wakes"),
+    "sqes": ("egress", "submissions"),
+    "sends": ("egress", "sends"),
+    "executor_steps": ("executor", "steps"),
+    "batches": ("executor", "launches"),
+}
+REPLIES = ("egress", "replies")
+
+Json = dict[str, Any]
+
+
+def summarise(raw: Path) -> Json:
+    """The summary of an experiment, in the order in which it ran.
+
+    Raises ExperimentError when raw data are missing or damaged.
+    """
+    try:
+        plan = Plan.read(raw)
+        environment = json.loads((raw / "environment.json").read_text())
+        runs = [summarise_run(plan, run, raw / run.name) for run in plan.runs()]
+        host = json.loads((raw / "host.json").read_text())
+    except (OSError, ValueError, KeyError) as error:
+        raise ExperimentError(
+            f"read the raw data in {raw}", f"{type(error).__name__}: {error}",
+            "run `python3 -m experiments demo` again, to its end",
+        ) from error  # fmt: skip
+    return {
+        "kernel": environment["kernel"],
+        "runs": runs,
+        "plan": asdict(plan),
+        "environment": environment,
+        "host": host,
+    }
+
+
+def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
+    """One run. Raises OSError, ValueError or KeyError."""
+    load = json.loads((folder / "load.json").read_text())
+    facts = json.loads((folder / "run.json").read_text())
+    start_us = load["measured_from_monotonic_ns"] / 1e3
+    # To the last reply: a service that fell behind answers after the measured time.
+    end_us = start_us + max(plan.timing.measured, load["span_s"]) * 1e6
+    samples = read_samples(folder)
+    first, last = within(samples, start_us, end_us)
+    answered = answered_between(read_verified(folder / "records.bin"), first["at"], last["at"])
+    if not answered:
+        raise ValueError(f"{folder}: no verified reply while the accounts were read")
+    used = spent(first, last, facts["cpus"])
+    calls = facts["system_calls"]
+    counters = json.loads((folder / "counters.json").read_text())["counters"]
+    return {
+        "transport": run.transport,
+        "pair": run.pair,
+        "workload": plan.condition.workload,
+        "sent": load["sent"],
+        "verified": load["verified"],
+        "failures": load["failures"],
+        "throughput_rps": load["throughput_rps"],
+        "latency_us": {key: load["latency_us"][key] for key in PERCENTILES},
+        "cpu_us_per_request": per_request(used, answered),
+        "loop_user_us": used.get("loop.ticks.user"),
+        "service_syscalls_after_start": sum(thread["calls"] for thread in calls["threads"]),
+        "number": run.number,
+        "seed": run.seed,
+        "valid": load["valid"],
+        "invalid_reasons": load["invalid_reasons"],
+        "warmup_failures": load["warmup"]["failures"],
+        "loop_run_us": used.get("loop"),
+        "service_ticks_us": {mode: used[f"service.ticks.{mode}"] for mode in ("user", "system")},
+        "accounted": {"seconds": used["at"] / 1e6, "requests": answered},
+        "machine_busy_share": used["machine"] / (used["at"] * facts["cpus"]),
+        "machine_source": "/proc/schedstat" if "tasks" in used else "/proc/stat",
+        "syscall_window": calls,
+        "counters_per_reply": counters_per_reply(counters),
+        "commands": facts["commands"],
+    }
+
+
+def read_samples(folder: Path) -> list[Sample]:
+    """The readings of a run, with what the VM had cost its host at each, where that was seen."""
+    samples = [parse(raw) for raw in json.loads((folder / "samples.json").read_text())]
+    seen = json.loads((folder.parent / READINGS).read_text()).get(folder.name, [])
+    for sample, cpu_us in zip(samples, seen, strict=False):
+        if cpu_us is not None:
+            sample["vm"] = cpu_us
+    return samples
+
+
+def run_folder(run: Json) -> str:
+    """Name of the folder with a run's raw data."""
+    return Run(run["number"], run["pair"], run["transport"], run["seed"]).name
+
+
+PERCENTILES = ("p50", "p90", "p99", "p999", "max")
+
+
+def per_request(used: Sample, answered: int) -> dict[str, float]:
+    """CPU µs a request, by account."""
+    shown = {ours: used[theirs] for theirs, ours in ACCOUNTS.items() if theirs in used}
+    return {name: round(value / answered, 3) for name, value in shown.items()}
+
+
+def failures_of(runs: list[Json]) -> dict[str, int]:
+    """Requests that were not verified, warm-up included, by kind, over runs."""
+    total: dict[str, int] = {}
+    for run in runs:
+        for kind, count in [*run["failures"].items(), *run["warmup_failures"].items()]:
+            total[kind] = total.get(kind, 0) + count
+    return total
+
+
+def counters_per_reply(counters: dict[str, dict[str, int]]) -> dict[str, float]:
+    """What a reply took, from the service's start to the end of the load: the warm-up and the
+    opening of connections are in it."""
+    group, name = REPLIES
+    replies = counters[group][name]
+    return {
+        ours: round(counters[group][name] / replies, 4) for ours, (group, name) in COUNTERS.items()
+    }

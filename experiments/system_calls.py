@@ -1,0 +1,107 @@
+"""How many system calls threads make: perf events on the tracepoint raw_syscalls/sys_enter.
+
+The kernel counts by itself, a counter a thread. While any is open, every system call of the machine
+takes the slow way in (SYSCALL_WORK_SYSCALL_TRACEPOINT is set for all tasks), a fifth of a short
+call's cost: so nothing else is measured meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from experiments.errors import ExperimentError
+
+_NUMBERS = {"x86_64": 298, "aarch64": 241}  # of perf_event_open
+_TRACEPOINT = 2  # PERF_TYPE_TRACEPOINT
+_INHERIT = 1 << 1  # threads that these start are counted too
+_CLOSE_ON_EXEC = 8
+_TRACEFS = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
+
+
+def threads_of(pids: Iterable[int]) -> dict[int, str]:
+    """Names of all threads of some processes, by thread id."""
+    found = {}
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found[int(task.name)] = (task / "comm").read_text().strip()
+    return found
+
+
+class SystemCalls:
+    """Counts while the `with` block runs, and keeps the counts: `{thread id: calls}`."""
+
+    def __init__(self, tids: Iterable[int]) -> None:
+        self._tids = list(tids)
+        self._fds: dict[int, int] = {}
+        self.counts: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        event = _tracepoint_id()
+        try:
+            for tid in self._tids:
+                self._fds[tid] = _open_counter(event, tid)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for tid, fd in self._fds.items():
+            (self.counts[tid],) = struct.unpack("<Q", os.read(fd, 8))
+        self._close()
+
+    def _close(self) -> None:
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+
+
+def _tracepoint_id() -> int:
+    for tracefs in _TRACEFS:
+        file = tracefs / "events/raw_syscalls/sys_enter/id"
+        try:
+            return int(file.read_text())
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _refused(error.errno or 0, f"{file}") from None
+    raise ExperimentError(
+        "count system calls",
+        "ENOENT: no events/raw_syscalls in " + " or ".join(map(str, _TRACEFS)),
+        "mount tracefs: `mount -t tracefs none /sys/kernel/tracing`",
+    )
+
+
+def _open_counter(event: int, tid: int) -> int:
+    number = _NUMBERS.get(platform.machine())
+    if number is None:
+        known = ", ".join(_NUMBERS)
+        raise ExperimentError("count system calls", f"this is {platform.machine()}",
+                              f"take a machine of {known}")  # fmt: skip
+    # struct perf_event_attr, its first version: type, size, config, sample_period, sample_type,
+    # read_format, flags, wakeup_events, bp_type, config1.
+    attributes = struct.pack("<IIQQQQQIIQ", _TRACEPOINT, 64, event, 0, 0, 0, _INHERIT, 0, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = int(libc.syscall(number, attributes, tid, -1, -1, _CLOSE_ON_EXEC))
+    if fd < 0:
+        raise _refused(ctypes.get_errno(), f"perf_event_open for thread {tid}")
+    return fd
+
+
+def _refused(number: int, what: str) -> ExperimentError:
+    name = errno.errorcode.get(number, str(number))
+    return ExperimentError("count system calls", f"{what}: {name} ({os.strerror(number)})",
+                           "run as root (sudo); in a container, with CAP_PERFMON")  # fmt: skip

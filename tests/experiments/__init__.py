@@ -1,0 +1,1 @@
+"""Tests of experiments/: from raw text to report, and the whole demo in the VM."""

@@ -1,0 +1,234 @@
+"""Summary, table and page from raw data alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from experiments import __main__ as command
+from experiments import environment, histograms, table
+from experiments.errors import ExperimentError
+from experiments.plan import Plan
+from experiments.records import RECORD, answered_between, latency_us, read_verified
+from experiments.summary import summarise
+from tests.experiments import recorded
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_KEYS = {
+    "transport", "pair", "workload", "sent", "verified", "failures", "throughput_rps",
+    "latency_us", "cpu_us_per_request", "loop_user_us", "service_syscalls_after_start",
+}  # fmt: skip
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    recorded.record(tmp_path / "out" / "raw", Plan(11, 2))
+    return tmp_path / "out" / "raw"
+
+
+def runs_of(raw: Path, transport: str) -> list[dict[str, Any]]:
+    return [run for run in summarise(raw)["runs"] if run["transport"] == transport]
+
+
+def test_shape_of_the_summary(raw: Path) -> None:
+    summary = summarise(raw)
+    assert summary["kernel"] == "7.3.4-test"
+    assert sorted((run["pair"], run["transport"]) for run in summary["runs"]) == [
+        (1, "bpf"), (1, "epoll"), (2, "bpf"), (2, "epoll"),
+    ]  # fmt: skip
+    for run in summary["runs"]:
+        assert run.keys() >= RUN_KEYS
+        assert set(run["latency_us"]) == {"p50", "p90", "p99", "p999", "max"}
+        assert {"service_user", "service_system", "executor", "machine"} <= set(
+            run["cpu_us_per_request"]
+        )
+    json.dumps(summary)
+
+
+def test_counts_and_latency(raw: Path) -> None:
+    for run in summarise(raw)["runs"]:
+        assert (run["sent"], run["verified"], run["failures"]) == (4000, 4000, {})
+        assert run["throughput_rps"] == 1000
+        assert set(run["latency_us"].values()) == {500.0}
+
+
+def test_cpu_per_request(raw: Path) -> None:
+    """1,000 requests a second: a request costs as many µs as the account has ms a second."""
+    for run in summarise(raw)["runs"]:
+        expected = {"service_user": 20, "service_system": 80, "executor": 100, "machine": 750}
+        expected |= {"client": 150, "observer": 5, "machine_by_tick": 800}
+        expected["vm_on_host"] = 1300
+        if run["transport"] == "bpf":
+            expected["loop"] = 70
+        assert run["cpu_us_per_request"] == pytest.approx(expected, rel=1e-3)
+        assert run["accounted"]["seconds"] == pytest.approx(3.75)
+        assert run["accounted"]["requests"] == 3750
+
+
+def test_who_is_on_the_path(raw: Path) -> None:
+    for run in runs_of(raw, "bpf"):
+        assert (run["loop_user_us"], run["service_syscalls_after_start"]) == (0, 0)
+    for run in runs_of(raw, "epoll"):
+        assert (run["loop_user_us"], run["service_syscalls_after_start"]) == (None, 4321)
+
+
+def test_counters_a_reply(raw: Path) -> None:
+    counted = runs_of(raw, "bpf")[0]["counters_per_reply"]
+    assert counted["loop_steps"] == 3
+    assert counted["sqes"] == 2
+    assert counted["executor_steps"] == 1
+    assert counted["batches"] == 0.5
+
+
+def test_failed_requests_are_not_verified_ones(tmp_path: Path) -> None:
+    plan = Plan(11, 1)
+    recorded.record(tmp_path / "raw", plan, {"busy": 400})
+    for run in summarise(tmp_path / "raw")["runs"]:
+        assert (run["verified"], run["failures"]) == (3600, {"busy": 400})
+        # The first 400 had no right answer; the first sample is 150 ms into the measured time.
+        assert run["accounted"]["requests"] == 3750 - 250
+
+
+def test_failed_requests_fail_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded.record(tmp_path / "raw", Plan(11, 1), {"wrong_payload": 2})
+    assert command.main(["report", str(tmp_path)]) == 1
+    assert "4 wrong_payload" in capsys.readouterr().err
+    assert (tmp_path / "summary.json").exists()
+    assert "wrong_payload" in (tmp_path / "report.html").read_text()
+
+
+def test_failed_warm_up_fails_the_command_too(
+    raw: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = next(raw.glob("*/load.json"))
+    load = json.loads(file.read_text())
+    load["warmup"]["failures"] = {"reset": 1}
+    file.write_text(json.dumps(load))
+    assert command.main(["report", str(raw.parent)]) == 1
+    assert "1 reset" in capsys.readouterr().err
+
+
+def test_report_is_made_again(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["report", str(raw.parent)]) == 0
+    first = (raw.parent / "report.html").read_text()
+    (raw.parent / "report.html").unlink()
+    assert command.main(["report", str(raw.parent)]) == 0
+    assert (raw.parent / "report.html").read_text() == first
+    assert "report.html" in capsys.readouterr().out
+
+
+def test_page_is_whole_and_needs_nothing_else(raw: Path) -> None:
+    command.main(["report", str(raw.parent)])
+    page = (raw.parent / "report.html").read_text()
+    assert page.count("<svg") == page.count("</svg>") == 2
+    assert not re.findall(r"(?:src|href)\s*=\s*\"(?!#)[^\"]*\"", page)
+    assert "@import" not in page
+    for text in ("7.3.4-test", "QEMU TCG", "6.12-host", "0123456789ab", "Seed 11", "--seed",
+                 "emulated", "On loopback", "server-epoll 4,321"):  # fmt: skip
+        assert text in page, text
+
+
+def test_histograms_have_the_runs_of_all_pairs(raw: Path) -> None:
+    logs = histograms.write(summarise(raw), raw.parent)
+    assert sorted(log.name for log in logs) == ["latency-bpf.hlog", "latency-epoll.hlog"]
+    for log in logs:
+        assert "corrected: 8000 values, 0 above the range, maximum 500000" in log.read_text()
+
+
+def test_page_escapes_what_it_shows(raw: Path) -> None:
+    file = raw / "host.json"
+    file.write_text(json.dumps({**recorded.HOST, "distribution": "<script>alert(1)</script>"}))
+    command.main(["report", str(raw.parent)])
+    assert "<script>" not in (raw.parent / "report.html").read_text()
+
+
+def test_table_compares_the_means(raw: Path) -> None:
+    summary = summarise(raw)
+    for run in summary["runs"]:
+        run["latency_us"]["p99"] = 400.0 if run["transport"] == "epoll" else 300.0
+    text = io.StringIO()
+    table.show(summary, Console(file=text, width=150))
+    (line,) = [line for line in text.getvalue().splitlines() if "P99," in line]
+    assert "-25%" in line
+    assert "CPU is emulated" in text.getvalue()
+
+
+def test_report_without_a_vm(raw: Path) -> None:
+    recorded.write(raw / "hypervisor.json", {})
+    summary = summarise(raw)
+    assert all("vm_on_host" not in run["cpu_us_per_request"] for run in summary["runs"])
+    text = io.StringIO()
+    table.show(summary, Console(file=text, width=150))
+    assert "compare the CPU of the whole machine" in text.getvalue()
+    assert "on its host" not in text.getvalue()
+    assert command.main(["report", str(raw.parent)]) == 0
+
+
+def test_table_with_one_transport(tmp_path: Path) -> None:
+    recorded.record(tmp_path / "raw", Plan(11, 1, ("epoll",)))
+    text = io.StringIO()
+    table.show(summarise(tmp_path / "raw"), Console(file=text, width=150))
+    assert "bpf" not in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    "file", ["load.json", "samples.json", "run.json", "records.bin", "counters.json"]
+)
+def test_missing_raw_data(raw: Path, file: str) -> None:
+    next(raw.glob(f"*/{file}")).unlink()
+    with pytest.raises(ExperimentError) as caught:
+        summarise(raw)
+    assert file in caught.value.said
+
+
+def test_torn_records(raw: Path) -> None:
+    file = next(raw.glob("*/records.bin"))
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(ExperimentError, match="raw data"):
+        summarise(raw)
+
+
+def test_records_are_as_the_generator_defines_them() -> None:
+    header = (ROOT / "native/load/request_log.hpp").read_text()
+    body = re.search(r"struct Record \{(.*?)\};", header, re.DOTALL)
+    assert body
+    members = re.findall(r"uint(\d+)_t (\w+);", body[1])
+    assert [(name, int(bits) // 8) for bits, name in members] == [
+        (name, RECORD[name].itemsize) for name in RECORD.names or ()
+    ]
+
+
+def test_latency_is_sorted_and_of_verified_requests(tmp_path: Path) -> None:
+    records = np.zeros(3, RECORD)
+    records["intended_ns"] = 1000, 2000, 3000
+    records["done_ns"] = 9000, 4000, 5000
+    records["status"] = 0, 0, 6 << 8
+    records.tofile(tmp_path / "records.bin")
+    verified = read_verified(tmp_path / "records.bin")
+    assert latency_us(verified).tolist() == [2.0, 8.0]
+    assert answered_between(verified, 4, 9) == 1  # after 4 µs, up to 9 µs
+
+
+def test_environment_says_what_runs_the_instructions() -> None:
+    assert environment.accelerator("QEMU TCG CPU version 2.5+", ["hypervisor"]).startswith("TCG")
+    assert environment.accelerator("AMD EPYC", ["hypervisor"]) == "hardware virtualisation"
+    assert environment.accelerator("AMD EPYC", ["sse2"]) == "none (real hardware)"
+
+
+def test_environment_of_this_machine() -> None:
+    here = environment.host()
+    assert here["kernel"] == platform.release()
+    assert here["cpus"] == os.cpu_count()
+    assert re.fullmatch(r"unknown|[0-9a-f]{12}( with changes)?", here["revision"])
+    json.dumps(here)
