@@ -154,8 +154,8 @@ static void timer_arm(void)
 	    !shared_swap(&shared_page.ingress.timer_armed, 0, 1))
 		return;
 	at = bpf_map_lookup_elem(&look_timers, &the_timer);
-	if (at)
-		bpf_timer_start(&at->timer, wake_ns, 0);
+	if (!at || bpf_timer_start(&at->timer, wake_ns, 0))
+		store_release(&shared_page.ingress.timer_armed, 0);
 }
 
 SEC("sk_skb/verdict")

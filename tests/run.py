@@ -1,0 +1,123 @@
+"""Runs every test where it can run, and accounts for every skip.
+
+On this machine: all folders of tests/. What needs Linux 7.3 runs in the VM as well, unless this
+machine has it. A skip that expected_skips.toml does not name for the kind of machine is a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import subprocess
+import sys
+import time
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "build" / "test"
+# What runs in the VM: folders of tests/, each with a choice of tests (pytest's -k).
+GUEST_RUNS = {"conformance": "", "kernel": "", "service": "bpf or doctor"}
+GUEST_LIMIT_S = 900
+
+
+@dataclass
+class Results:
+    """What one machine's run came to; skips maps a reason to the tests skipped for it."""
+
+    machine: str
+    passed: int = 0
+    failed: int = 0
+    skips: dict[str, list[str]] = field(default_factory=dict)
+
+
+def read_results(machine: str, path: Path, status: int) -> Results:
+    """Counts a junit file. A run that left none, or died after it, counts as a failure."""
+    results = Results(machine)
+    if path.exists():
+        for case in ElementTree.parse(path).iter("testcase"):
+            name = f"{case.get('classname')}.{case.get('name')}"
+            skip = case.find("skipped")
+            if skip is not None:
+                reason = (skip.get("message") or "no reason").splitlines()[0]
+                results.skips.setdefault(reason, []).append(name)
+            elif case.find("failure") is not None or case.find("error") is not None:
+                results.failed += 1
+            else:
+                results.passed += 1
+    if status not in (0, 1) or (status == 1 and not results.failed):
+        results.failed += 1
+        print(f"{machine}: the run itself failed with status {status}", file=sys.stderr)
+    return results
+
+
+def run_pytest(machine: str, prefix: list[str], folder: str, choice: str = "") -> Results:
+    """Runs pytest over a folder, behind prefix, and reads what came of it."""
+    python = "python3" if prefix else sys.executable
+    report = RESULTS / f"{machine}-{Path(folder).name}.xml"
+    report.unlink(missing_ok=True)
+    command = [*prefix, python, "-m", "pytest", "-q", "--durations=8", f"--junitxml={report}"]
+    command += [folder, *(["-k", choice] if choice else [])]
+    print(f"== {machine}: {folder} {choice}", flush=True)
+    started = time.monotonic()
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    print(f"== {machine}: {time.monotonic() - started:.0f} s", flush=True)
+    return read_results(machine, report, status)
+
+
+def can_run_bpf() -> bool:
+    """Whether this machine itself has what the bpf transport needs."""
+    doctor = [sys.executable, "-m", "loader", "doctor", "--transport", "bpf", "--json"]
+    return subprocess.run(doctor, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
+def unexpected_skips(results: Results) -> list[str]:
+    """Reasons that expected_skips.toml does not list for this kind of machine."""
+    expected = tomllib.loads((ROOT / "tests" / "expected_skips.toml").read_text())
+    patterns = expected.get(results.machine, {}).get("reasons", [])
+    if os.environ.get("TESTS_NO_SKIPS"):
+        patterns = []
+    return [
+        reason
+        for reason in results.skips
+        if not any(fnmatch.fnmatch(reason, pattern) for pattern in patterns)
+    ]
+
+
+def print_skips(results: Results) -> None:
+    for reason, names in sorted(results.skips.items()):
+        print(f"skipped on {results.machine}: {len(names):3}  {reason}")
+
+
+def main() -> int:
+    """Returns 0 when everything passed or was skipped for an expected reason."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", help="one folder of tests/")
+    only = parser.parse_args().only
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    all_results = [run_pytest("host", [], f"tests/{only}" if only else "tests")]
+    if not can_run_bpf():
+        vm = [sys.executable, "-m", "vm", "run", "--timeout", str(GUEST_LIMIT_S), "--"]
+        all_results += [
+            run_pytest("guest", vm, f"tests/{folder}", choice)
+            for folder, choice in GUEST_RUNS.items()
+            if only in (None, folder)
+        ]
+    surprises = 0
+    for results in all_results:
+        print_skips(results)
+        for reason in unexpected_skips(results):
+            surprises += 1
+            print(f"not expected on {results.machine}: {reason}", file=sys.stderr)
+    passed = sum(results.passed for results in all_results)
+    failed = sum(results.failed for results in all_results) + surprises
+    skipped = sum(len(names) for results in all_results for names in results.skips.values())
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
