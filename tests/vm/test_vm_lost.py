@@ -126,8 +126,9 @@ def test_shell_has_a_terminal_like_ours(root: Root) -> None:
     terminal.resize(33, 101)
     terminal.type(b"stty size; tty\n")  # before there is anybody to read it
     command = [*CLI, "shell", "--", "bash", "--norc"]
-    ends = {"stdin": terminal.theirs, "stdout": terminal.theirs}
-    with subprocess.Popen(command, cwd=PROJECT, start_new_session=True, **ends) as process:
+    with subprocess.Popen(
+        command, cwd=PROJECT, stdin=terminal.theirs, stdout=terminal.theirs, start_new_session=True
+    ) as process:
         try:
             terminal.wait_for(b"33 101\r\n")
             terminal.wait_for(b"/dev/pts/0\r\n")

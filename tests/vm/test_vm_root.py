@@ -75,7 +75,9 @@ def test_missing_mmdebstrap_says_what_to_install(
 
 
 def test_builders_wait_for_each_other(tmp_path: Path) -> None:
-    path, shown, order = tmp_path / "lock", [], []
+    path = tmp_path / "lock"
+    shown: list[str] = []
+    order: list[str] = []
 
     def second() -> None:
         with lock(path, shown.append):
