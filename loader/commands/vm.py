@@ -16,9 +16,10 @@ LOST = 125  # exit status when the machine, not the command in it, failed
 
 @click.group("vm", short_help="Run commands under Linux 7.3 in a virtual machine.")
 def command() -> None:
-    """Runs commands under Linux 7.3 in a virtual machine, on any Linux host with QEMU; needs root.
+    """Runs commands under Linux 7.3 in a virtual machine; needs root.
 
-    The first use prepares the machine's root folder in build/ (a minute or two, 1 GB). The
+    The first use prepares the machine's root folder, QEMU included, in build/ (a minute or two,
+    1 GB, mmdebstrap). The
     project's folder is seen in it at the same path; all else that is written ends with the machine.
     """
 
@@ -38,10 +39,16 @@ def machine_options(function: Callable[..., int]) -> Callable[..., int]:
 
 @command.command("run", context_settings={"ignore_unknown_options": True})
 @machine_options
+@click.option("--icount", is_flag=True, help="One CPU, on which a nanosecond is an instruction.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds it may take in all.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
 def run_command(
-    words: tuple[str, ...], kernel: str | None, memory: int, cpus: int, timeout: float
+    words: tuple[str, ...],
+    kernel: str | None,
+    memory: int,
+    cpus: int,
+    icount: bool,
+    timeout: float,
 ) -> int:
     """Boots a machine, runs COMMAND in it, and returns its exit status; 125: the machine failed.
 
@@ -50,7 +57,8 @@ def run_command(
     """
     from vm.machine import run
 
-    return in_machine(run, words, kernel, cpus=cpus, memory_mib=memory, timeout_s=timeout)
+    settings = {"cpus": cpus, "memory_mib": memory, "icount": icount, "timeout_s": timeout}
+    return in_machine(run, words, kernel, **settings)
 
 
 @command.command("shell")
