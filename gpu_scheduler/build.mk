@@ -15,3 +15,21 @@ $(EXECUTOR_CPU): $(EXECUTOR_CPU_OBJECTS)
 	$(CXX) $(CXXFLAGS) -o $@ $^
 
 -include $(EXECUTOR_CPU_OBJECTS:.o=.d)
+
+# Measuring the GPU executor. GPU_PYTHON is a Python that has CuPy.
+GPU_PYTHON ?= $(PYTHON)
+PAGE_LOAD := $(BUILD)/bin/page-load
+HOST_REPLAY := $(BUILD)/lib/host-replay.so
+PROGRAMS += $(PAGE_LOAD)
+
+$(PAGE_LOAD): gpu_scheduler/bench/page_load.cpp $(wildcard shared_page/*.h)
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -o $@ $<
+
+$(HOST_REPLAY): gpu_scheduler/bench/host_replay.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -fPIC -o $@ $<
+
+.PHONY: bench-gpu
+bench-gpu: $(PAGE_LOAD) $(HOST_REPLAY) ## the figures of docs/gpu.md (an NVIDIA GPU; GPU_PYTHON=python3)
+	@$(GPU_PYTHON) -m gpu_scheduler.bench --json docs/results/gpu.json

@@ -19,14 +19,14 @@ RESTARTS, PER_S = 5, 60.0
 
 
 class Executor:
-    """executor-cpu: started, started again when it dies, asked to leave."""
+    """An executor: started, started again when it dies, asked to leave."""
 
     def __init__(self, options: ServeOptions, instance: Instance, page: SharedPage) -> None:
         self._page, self._instance = page, instance
         self._log = instance.runtime / "executor.log"
         self._rate = Rate(RESTARTS, PER_S)
         self._command: list[str | Path] = [
-            paths.program(f"executor-{options.executor}"),
+            *paths.executor(options.executor),
             *("--page-fd", str(page.fd), "--workloads", ";".join(options.workloads)),
         ]
         if options.executor_poll:

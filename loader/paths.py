@@ -36,6 +36,19 @@ def program(name: str) -> Path:
     return _find(Path("bin") / name)
 
 
+def executor(name: str) -> list[str | Path]:
+    """The start of an executor's command line: `cpu`, `cuda`, or a Python program of the user's
+    own that calls gpu_scheduler.cuda.serve_graphs(). Raises LoaderError.
+    """
+    if name == "cuda":
+        return [sys.executable, "-m", "gpu_scheduler.cuda"]
+    if not name.endswith(".py"):
+        return [program(f"executor-{name}")]
+    if not Path(name).is_file():
+        raise LoaderError(f"start {name}", "ENOENT (No such file or directory)", "correct its path")
+    return [sys.executable, name]
+
+
 def bpf_object(name: str) -> Path:
     """A BPF object, such as `ingress.bpf.o`. Raises LoaderError when it is not built."""
     return _find(Path("bpf") / name)

@@ -32,10 +32,10 @@ DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
 )
 @click.option(
     "--executor",
-    type=click.Choice(["cpu"]),
     default="cpu",
     show_default=True,
-    help="What computes the replies.",
+    metavar="cpu|cuda|FILE.py",
+    help="What computes the replies; a FILE.py calls gpu_scheduler.cuda.serve_graphs().",
 )
 @click.option(
     "--workload",

@@ -20,6 +20,14 @@ def program(request: pytest.FixtureRequest) -> Program:
 
 
 @pytest.fixture
+def serving_program(program: Program) -> Program:
+    """Skips where it cannot serve."""
+    if program.missing:
+        pytest.skip(program.missing)
+    return program
+
+
+@pytest.fixture
 def page(request: pytest.FixtureRequest) -> Iterator[SharedPage]:
     """A new page; indirect parametrization gives its number of connections."""
     with SharedPage.create_memfd(getattr(request, "param", 1100)) as page:
@@ -36,12 +44,12 @@ class Start(Protocol):
 
 
 @pytest.fixture
-def start(program: Program, page: SharedPage) -> Iterator[Start]:
+def start(serving_program: Program, page: SharedPage) -> Iterator[Start]:
     """Starts executors on the page; they are gone when the test is."""
     running: list[Executor] = []
 
     def start(workloads: str, *options: str) -> Executor:
-        running.append(Executor(program, page, workloads, *options))
+        running.append(Executor(serving_program, page, workloads, *options))
         return running[-1].ready()
 
     yield start

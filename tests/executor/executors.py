@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpu_scheduler.cuda.device import NO_GPU, gpu_present
 from shared_page import SharedPage, constants
 
 from .driver import PATIENCE_S, ROOT, wait_until
@@ -14,12 +16,19 @@ from .driver import PATIENCE_S, ROOT, wait_until
 
 @dataclass(frozen=True)
 class Program:
-    """How an executor is started: the command line before --page-fd."""
+    """How an executor is started: the command line before --page-fd.
+
+    `missing` says why it cannot serve on this machine; it still reads its command line.
+    """
 
     command: tuple[str, ...]
+    missing: str = ""
 
 
-EXECUTORS: Mapping[str, Program] = {"cpu": Program((str(ROOT / "build/bin/executor-cpu"),))}
+EXECUTORS: Mapping[str, Program] = {
+    "cpu": Program((str(ROOT / "build/bin/executor-cpu"),)),
+    "cuda": Program((sys.executable, "-m", "gpu_scheduler.cuda"), "" if gpu_present() else NO_GPU),
+}
 
 
 class Executor:

@@ -14,6 +14,7 @@ from shared_page.wire import Reply
 
 from .conftest import Start
 from .driver import Answer, Connection, Transport, wait_until
+from .executors import Program
 from .test_results import check
 
 FINAL = constants.COMPLETION_FINAL
@@ -45,7 +46,7 @@ def test_what_it_took_is_answered_what_it_did_not_take_is_served(
     assert transport.settled()
     assert page.executor.completed == page.executor.submit_head == 4
     assert successor.terminate() == 0
-    assert successor.errors() == "executor-cpu: answered 3 lost requests of a predecessor\n"
+    assert successor.errors().endswith(": answered 3 lost requests of a predecessor\n")
 
 
 def test_lost_requests_of_closed_connections(transport: Transport, start: Start) -> None:
@@ -204,7 +205,7 @@ REQUESTS = [
 ]
 
 
-def test_killed_at_random_under_load(transport: Transport, start: Start) -> None:
+def test_killed_at_random_under_load(transport: Transport, program: Program, start: Start) -> None:
     """Twenty-five times: each request has one answer, right or INTERNAL, and all slots are free."""
     numbers = random.Random(9)
     specs = "echo:delay_us=300,in_flight=4;empty;gemm;toylm:batch=8"
@@ -227,4 +228,5 @@ def test_killed_at_random_under_load(transport: Transport, start: Start) -> None
     assert served + lost == transport.page.struct.executor.completed
     assert served + lost == transport.page.struct.ingress.submit_tail
     assert served > 100
-    assert lost > 0
+    # A killed process's kernel runs on until the driver has ended it, and may finish everything.
+    assert lost > 0 or "gpu_scheduler.cuda" in program.command

@@ -58,31 +58,37 @@ def instance(spec: Spec, shared: Any, finish: Callable[[], None]) -> Instance:
 
 
 class _Blas:
-    """A cuBLAS handle. Without a workspace of its own cuBLAS would allocate within a capture."""
+    """A cuBLAS handle with a workspace of its own, without which it allocates within a capture.
+
+    CuPy's own calls refuse to work within one.
+    """
 
     def __init__(self, stream: Any) -> None:
         import cupy
         from cupy_backends.cuda.libs import cublas
 
-        self._cublas = cublas
-        self.handle = cublas.create()
         self.workspace = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
-        self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
-        cublas.setStream(self.handle, stream.ptr)
-        library = ctypes.CDLL(f"libcublas.so.{cublas.getVersion(self.handle) // 10000}")
-        failed = library.cublasSetWorkspace_v2(
-            ctypes.c_void_p(self.handle),
-            ctypes.c_void_p(self.workspace.data.ptr),
-            ctypes.c_size_t(_WORKSPACE_BYTES),
-        )
-        if failed:
-            raise GpuError("giving cuBLAS its workspace", f"cublasStatus_t {failed}", "See its log")
+        self._handle = ctypes.c_void_p(cublas.create())
+        version = cublas.getVersion(self._handle.value)
+        self._library = ctypes.CDLL(f"libcublas.so.{version // 10000}")  # CuPy has loaded it
+        self._call("cublasSetStream_v2", _address(stream.ptr))
+        size = ctypes.c_size_t(_WORKSPACE_BYTES)
+        self._call("cublasSetWorkspace_v2", _address(self.workspace.data.ptr), size)
 
     def multiply(self, x: Any, w: Any, out: Any) -> None:
         """out = x · w, row by row: for cuBLAS, whose matrices stand by column, outᵀ = wᵀ · xᵀ."""
-        rows, k = x.shape
-        n = w.shape[1]
-        one, zero = self._one.ctypes.data, self._zero.ctypes.data
-        self._cublas.sgemm(
-            self.handle, 0, 0, n, rows, k, one, w.data.ptr, n, x.data.ptr, k, zero, out.data.ptr, n
-        )
+        (rows, k), n = x.shape, w.shape[1]
+        one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
+        factors = (_address(w.data.ptr), n, _address(x.data.ptr), k)
+        result = (_address(out.data.ptr), n)
+        self._call("cublasSgemm_v2", 0, 0, n, rows, k, one, *factors, zero, *result)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(self._handle, *arguments)
+        if status:
+            said = f"cublasStatus_t {status}"
+            raise GpuError(f"calling {name}", said, "Set CUBLAS_LOGINFO_DBG=1 and see its log")
+
+
+def _address(value: int) -> ctypes.c_void_p:
+    return ctypes.c_void_p(value)

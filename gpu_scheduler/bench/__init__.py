@@ -1,0 +1,1 @@
+"""`python3 -m gpu_scheduler.bench`: what the GPU executor costs, against two references."""

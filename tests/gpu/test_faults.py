@@ -1,0 +1,97 @@
+"""What happens when something breaks: said, answered, and served again by a successor."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared_page import SharedPage, constants
+from tests.executor.driver import ROOT, Transport
+from tests.executor.executors import Executor, Program
+
+TRAPPING = """
+import sys
+import cupy
+from gpu_scheduler.cuda import GraphSet, capture, serve_graphs
+from gpu_scheduler.cuda.device import require_gpu
+
+require_gpu()
+kernel = cupy.RawKernel(
+    'extern "C" __global__ void run(const int *x, int *y) { if (*x == 13) asm("trap;"); *y = *x; }',
+    "run",
+)
+graphs = GraphSet()
+for _ in range(2):
+    x, y = cupy.zeros((1, 1), cupy.int32), cupy.zeros((1, 1), cupy.int32)
+    with capture.own_stream() as stream:
+        kernel((1,), (1,), (x, y))
+        stream.synchronize()
+        graphs.register_graph(8, capture.capture(lambda: kernel((1,), (1,), (x, y))), x, y)
+sys.exit(serve_graphs(graphs))
+"""
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_kernel_that_traps(page: SharedPage, transport: Transport, tmp_path: Path) -> None:
+    script = tmp_path / "trapping.py"
+    script.write_text(
+        TRAPPING.replace("import sys\n", f"import sys\nsys.path[0] = {str(ROOT)!r}\n", 1)
+    )
+    program = Program((sys.executable, str(script)))
+    connection = transport.connect()
+    first = Executor(program, page, "echo")
+    second = None
+    try:
+        first.ready()
+        assert connection.ask(8, (7).to_bytes(4, "little")).payload == (7).to_bytes(4, "little")
+        connection.send(8, (13).to_bytes(4, "little"))
+        assert first.wait() == 1
+        said = first.errors()
+        assert "running the scheduler and its graphs" in said
+        assert said.count("\n") == 1
+        assert page.executor_state == constants.EXECUTOR_FAILED
+        assert page.struct.executor.error
+        second = Executor(program, page, "echo").ready()
+        assert connection.answer().status == constants.STATUS_INTERNAL
+        assert connection.ask(8, (9).to_bytes(4, "little")).status == constants.STATUS_OK
+        assert second.terminate() == 0
+    finally:
+        first.close()
+        if second:
+            second.close()
+
+
+@pytest.mark.usefixtures("gpu")
+def test_memory_of_the_gpu_is_given_back(page: SharedPage, transport: Transport) -> None:
+    def used_mib() -> int:
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        # Another process: this one's context counts too, before and after.
+        return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout)
+
+    before = used_mib()
+    program = Program((sys.executable, "-m", "gpu_scheduler.cuda"))
+    executor = Executor(program, page, "gemm;fft")
+    try:
+        executor.ready()
+        assert used_mib() > before
+        assert executor.terminate() == 0
+    finally:
+        executor.close()
+    assert used_mib() <= before + 8
+
+
+def test_without_a_gpu(page: SharedPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on this machine, or as if: said in one line, and the page is untouched."""
+    from gpu_scheduler.cuda import GpuError, device
+
+    monkeypatch.setattr(device, "gpu_present", lambda: False)
+    with pytest.raises(GpuError) as error:
+        device.require_gpu()
+    assert str(error.value) == (
+        "looking for a GPU: no NVIDIA GPU: /dev/nvidia0 is absent. "
+        "Serve with --executor cpu on this machine."
+    )
+    assert page.executor_state == constants.EXECUTOR_ABSENT
