@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The kernel's interface for a BPF program that is an io_uring's loop
- * (io_uring/bpf-ops.c, io_uring/loop.h of Linux 7.3). Linux 7.1 and 7.2 name
- * the context's type differently, which the struct_ops type check refuses:
- * `doctor` reports such a kernel.
+ * (io_uring/bpf-ops.c, io_uring/loop.h of Linux 7.3; 7.2 is the same). 7.1
+ * names the context's type differently, which the type check refuses; `doctor`
+ * reports such a kernel.
  */
 #ifndef BPF_IO_URING_BPF_H
 #define BPF_IO_URING_BPF_H
