@@ -27,6 +27,12 @@ def options_of(item: pytest.Item) -> dict[str, Any]:
     return dict(marker.kwargs) if marker else {}
 
 
+def transport_of(item: pytest.Item) -> int:
+    """Its place in the list; tests of none come first."""
+    name = item.callspec.params.get("transport") if hasattr(item, "callspec") else None
+    return TRANSPORTS.index(name) + 1 if name else 0
+
+
 def ends_service(item: pytest.Item) -> bool:
     return item.get_closest_marker("ends_service") is not None
 
@@ -34,7 +40,7 @@ def ends_service(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share a service follow each other: starting one takes seconds in a VM."""
     ours = [item for item in items if FOLDER in item.path.parents]
-    ours.sort(key=lambda item: (str(options_of(item)), ends_service(item)))
+    ours.sort(key=lambda item: (transport_of(item), str(options_of(item)), ends_service(item)))
     order = iter(ours)
     items[:] = [next(order) if FOLDER in item.path.parents else item for item in items]
 

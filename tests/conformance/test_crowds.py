@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import time
 
 from shared_page import constants
 from shared_page.wire import pack_request
 from tests.support.client import Client
-from tests.support.frames import HEADER, PIPELINE, cancel, echo, error, ok, pattern, slow
+from tests.support.frames import DEPTH, HEADER, PIPELINE, cancel, echo, error, ok, pattern, slow
 from tests.support.service import Service, eventually
 
 SLOTS = constants.SLOT_COUNT
@@ -94,18 +95,18 @@ def test_half_frames_hold_their_slots_only_while_their_clients_stay(service: Ser
         client.expect(ok(1, b"??"))
 
 
-def clog(service: Service, client: Client) -> None:
-    """Sends requests and reads nothing, until the server can send no reply any more."""
+def clog(service: Service, client: Client) -> int:
+    """Asks for large replies and reads none, until the server can send no more. Counts them."""
 
     def replies() -> int:
         return service.counter("egress.replies")
 
     answered = replies()
-    for _ in range(200):
+    for asked in range(PIPELINE, 200 * PIPELINE, PIPELINE):
+        client.send(*(echo(i, pattern(4095, i)) for i in range(asked - PIPELINE, asked)))
         answered += PIPELINE
-        client.send(*(echo(i, pattern(4096)) for i in range(PIPELINE)))
         if not eventually(lambda: replies() >= answered, 0.5):  # noqa: B023
-            return
+            return asked
     raise AssertionError("25 MB of replies were accepted by a peer that reads nothing")
 
 
@@ -126,13 +127,24 @@ def test_peers_that_never_read(service: Service) -> None:
     other.expect(ok(1))
 
 
+def test_peer_that_reads_after_all(service: Service) -> None:
+    """A reply that was half sent goes on where it stopped."""
+    client = service.connect(receive_buffer=4096)
+    asked = clog(service, client)
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    client.expect(*(ok(i, pattern(4095, i)) for i in range(asked)))
+    client.send(echo(1, b"on time"))
+    client.half_close()
+    client.expect_end(ok(1, b"on time"))
+
+
 def test_slow_reader_gets_every_byte(service: Service) -> None:
     """Case K7: replies larger than what the peer's window lets through."""
     client, other = service.connect(receive_buffer=4096), service.connect()
-    count = 6 * PIPELINE
+    count = 6 * DEPTH
     sent = 0
     for i in range(count):
-        while sent < min(i + PIPELINE, count):
+        while sent < min(i + DEPTH, count):
             client.send(echo(sent, pattern(4096, sent)))
             sent += 1
         time.sleep(0.002)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from shared_page import constants
-from tests.support.frames import PIPELINE, cancel, echo, error, ok, pattern, slow, slow_ok
+from tests.support.frames import DEPTH, PIPELINE, cancel, echo, error, ok, pattern, slow, slow_ok
 from tests.support.service import SLOW_S, Service
 
 TOO_MANY = constants.STATUS_TOO_MANY
@@ -63,11 +63,11 @@ def test_connections_do_not_wait_for_each_other(service: Service) -> None:
 def test_a_reply_makes_room_for_a_request(service: Service) -> None:
     """A client that keeps the pipeline full for long is never one too many."""
     client = service.connect()
-    client.send(*(echo(i) for i in range(PIPELINE)))
+    client.send(*(echo(i) for i in range(DEPTH)))
     for i in range(200):
         client.expect(ok(i))
-        client.send(echo(i + PIPELINE))
-    client.expect(*(ok(i) for i in range(200, 200 + PIPELINE)))
+        client.send(echo(i + DEPTH))
+    client.expect(*(ok(i) for i in range(200, 200 + DEPTH)))
 
 
 @pytest.mark.parametrize("more", [1, 2, 40])
@@ -93,12 +93,12 @@ def test_fairness(service: Service) -> None:
     greedy = [service.connect() for _ in range(8)]
     modest = service.connect()
     for client in greedy:
-        client.send(*(echo(i, pattern(2000)) for i in range(PIPELINE)))
+        client.send(*(echo(i, pattern(2000)) for i in range(DEPTH)))
     for turn in range(20):
         modest.send(echo(turn, b"modest"))
         modest.expect(ok(turn, b"modest"))
         for client in greedy:
             client.expect(ok(turn, pattern(2000)))
-            client.send(echo(turn + PIPELINE, pattern(2000)))
+            client.send(echo(turn + DEPTH, pattern(2000)))
     for client in greedy:
-        client.expect(*(ok(i, pattern(2000)) for i in range(20, 20 + PIPELINE)))
+        client.expect(*(ok(i, pattern(2000)) for i in range(20, 20 + DEPTH)))

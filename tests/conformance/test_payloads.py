@@ -72,8 +72,8 @@ def test_errors_keep_their_place_behind_slow_requests(service: Service) -> None:
 def test_errors_count_as_requests_of_the_pipeline(service: Service) -> None:
     client = service.connect()
     for _ in range(5):
-        client.send(*(pack_request(99, i) for i in range(constants.PIPELINE_MAX)))
-        client.expect(*(error(i, UNKNOWN) for i in range(constants.PIPELINE_MAX)))
+        client.send(*(pack_request(99, i) for i in range(constants.PIPELINE_DEPTH)))
+        client.expect(*(error(i, UNKNOWN) for i in range(constants.PIPELINE_DEPTH)))
 
 
 def test_gemm_computes(service: Service) -> None:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.support.client import Client
-from tests.support.frames import HEADER, PIPELINE, echo, empty, ok, pattern
+from tests.support.frames import DEPTH, HEADER, echo, empty, ok, pattern
 from tests.support.service import Service
 
 SO_ZEROCOPY, MSG_ZEROCOPY = 60, 0x4000000
@@ -76,7 +76,7 @@ def test_random_frames_in_random_pieces(service: Service, seed: int) -> None:
     numbers = random.Random(seed)
     client = service.connect()
     for _ in range(6):
-        sizes = [numbers.choice([0, 5, 100, 1500, 4096]) for _ in range(PIPELINE)]
+        sizes = [numbers.choice([0, 5, 100, 1500, 4096]) for _ in range(DEPTH)]
         frames = b"".join(echo(i, pattern(size, i)) for i, size in enumerate(sizes))
         ends = sorted(numbers.randrange(len(frames)) for _ in range(numbers.choice([3, 40])))
         client.send_pieces(frames, *ends)
@@ -97,7 +97,7 @@ def test_pause_inside_a_frame(service: Service, have: int) -> None:
 
 
 def burst(size: int) -> tuple[bytes, list[bytes]]:
-    payloads = [pattern(size, i) for i in range(PIPELINE)]
+    payloads = [pattern(size, i) for i in range(DEPTH)]
     return b"".join(echo(i, payload) for i, payload in enumerate(payloads)), payloads
 
 
@@ -156,7 +156,7 @@ def test_corked(service: Service) -> None:
 
 
 def test_bursts_one_after_the_other(service: Service) -> None:
-    """Ten pipelines of 127 KB, each as soon as the replies to the one before are there."""
+    """Ten pipelines of 98 KB, each as soon as the replies to the one before are there."""
     client = service.connect()
     frames, payloads = burst(4096)
     for _ in range(10):

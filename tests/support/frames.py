@@ -9,10 +9,11 @@ from shared_page import constants
 from shared_page.wire import Reply, pack_cancel, pack_generation, pack_request
 
 HEADER = constants.REQUEST_HEADER_SIZE
-PIPELINE = constants.PIPELINE_MAX
+PIPELINE = constants.PIPELINE_MAX  # of a connection to which nothing is owed yet
+DEPTH = constants.PIPELINE_DEPTH  # of one that goes on
 
-__all__ = ["HEADER", "PIPELINE", "cancel", "echo", "empty", "error", "ok", "pattern", "slow"]
-__all__ += ["slow_ok", "stream", "stream_expected"]
+__all__ = ["DEPTH", "HEADER", "PIPELINE", "cancel", "echo", "empty", "error", "ok", "pattern"]
+__all__ += ["slow", "slow_ok", "stream", "stream_expected"]
 
 cancel = pack_cancel
 

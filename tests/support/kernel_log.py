@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -15,10 +16,10 @@ RECORD_MAX = 8192  # PRINTK_MESSAGE_MAX is less
 class KernelLog:
     """Follows /dev/kmsg. Where it cannot be read (no root, a container) it has no faults."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Path = Path("/dev/kmsg")) -> None:
         self._fd = -1
         with contextlib.suppress(OSError):
-            self._fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._fd = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.lseek(self._fd, 0, os.SEEK_END)
 
     def faults(self) -> list[str]:
@@ -34,6 +35,8 @@ class KernelLog:
                 break
             except BrokenPipeError:
                 continue  # the ring overwrote what came next; the following read goes on after it
+            if not record:
+                break
             # "level,sequence,time,flags;text\n KEY=value\n..."
             lines.append(record.partition(";")[2].partition("\n")[0])
         return lines

@@ -72,6 +72,7 @@ class Service:
         self.options = options
         self.clients: list[Client] = []
         self._log = KernelLog()
+        self._asked_to_leave = False
         instance = f"test-{os.getpid()}-{next(_names)}"
         ready, theirs = os.pipe()
         command = [sys.executable, "-m", "loader", "serve", "--instance", instance]
@@ -191,16 +192,17 @@ class Service:
         return self._process.communicate()[0].decode(errors="replace")
 
     def terminate(self) -> None:
-        """SIGTERM, without waiting; `stop` waits."""
-        self._process.terminate()
+        """SIGTERM, once, without waiting; `stop` waits. (Another one would hurry it.)"""
+        if not self._asked_to_leave and self.running:
+            self._process.terminate()
+        self._asked_to_leave = True
 
     def stop(self) -> None:
         """SIGTERM; it must leave in time, content, and take everything with it."""
         for client in self.clients:
             client.close()
         self._page.close()
-        if self.running:
-            self.terminate()
+        self.terminate()
         try:
             said = self._process.communicate(timeout=STOP_S)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""The soak's short form: `make soak` is the long one."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.soak.soak import grown, soak, unbalanced
+
+SECONDS = float(os.environ.get("SOAK_SECONDS", "20"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS + 400)
+def test_short_soak() -> None:
+    outcome = soak(SECONDS, seed=7, say=print)
+    assert not outcome.problems
+    assert outcome.sent > 0
+    assert len(outcome.lives) == 5, outcome.lives
+
+
+def test_growth_is_seen() -> None:
+    level = [{"supervisor_kib": 20_000, "pins": 3, "sockets": at} for at in range(20)]
+    assert not grown(level)
+    assert grown([{"pins": 3 + at // 10} for at in range(20)])
+    assert grown([{"supervisor_kib": 20_000 + 200 * at} for at in range(20)])
+    assert grown(level[:3])
+
+
+def test_an_account_that_does_not_balance_is_seen() -> None:
+    ingress = dict.fromkeys(("free_connection_head", "frames_busy", "frames_bad", "submit_tail"), 0)
+    words = ("finals", "connections_accepted", "connections_closed", "replies", "stale_results")
+    egress = dict.fromkeys(words, 0) | {"free_connection_tail": 1100}
+    executor = {"submit_head": 0, "completed": 0}
+    counters = {"ingress": ingress, "egress": egress, "executor": executor, "depth": {"slots": 0}}
+    assert not unbalanced(counters, 0)
+    for group, name in (("ingress", "submit_tail"), ("egress", "finals"), ("depth", "slots")):
+        broken = counters | {group: counters[group] | {name: 1}}
+        assert unbalanced(broken, 0), name
