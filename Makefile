@@ -43,6 +43,7 @@ demo: ready ## A/B of epoll and bpf with a report in build/demo/ (starts a VM wh
 test: ready ## lint, all tests on this machine, and those that need Linux 7.3 in the VM
 	@$(MAKE) --no-print-directory -j2 test-programs
 	@$(MAKE) --no-print-directory lint
+	@$(PYTHON) -m vm build # once, and outside any test's time limit
 	@$(PYTHON) tests/run.py
 
 .PHONY: conformance
