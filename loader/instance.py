@@ -102,8 +102,8 @@ class Instance:
         base = self.runtime.parent
         with contextlib.suppress(FileExistsError):
             base.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700)
-        base.lstat()  # raises FileNotFoundError when it was removed since
-        if not _is_own_folder(base):
+        found = base.lstat()  # FileNotFoundError when another instance has just removed it
+        if not _is_own(found):
             raise LoaderError(
                 f"use {base}", f"it is not a folder of user {os.geteuid()}",
                 "remove it, or set XDG_RUNTIME_DIR to a folder of yours",
@@ -222,9 +222,12 @@ class Instance:
 def _is_own_folder(path: Path) -> bool:
     """Whether it is there, no link, and of this user: another user's instance may have the name."""
     try:
-        found = path.lstat()
+        return _is_own(path.lstat())
     except OSError:
         return False
+
+
+def _is_own(found: os.stat_result) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
