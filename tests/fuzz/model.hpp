@@ -105,7 +105,8 @@ class Peer {
 
         closing = closes;
         discard_ = closes ? 0 : header_.length;
-        (status == STATUS_BUSY ? service_.busy : service_.bad)++;
+        bool full = status == STATUS_BUSY || status == STATUS_SHUTTING_DOWN;
+        (full ? service_.busy : service_.bad)++;
         owed.push_back(std::make_shared<Request>(Request{.header = header_, .error = status}));
         return ADMITTED_REPLY;
     }
