@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "build" / "test"
 # What runs in the VM: folders of tests/, each with a choice of tests (pytest's -k).
-GUEST_RUNS = {"conformance": "", "kernel": "", "service": "bpf or doctor"}
+GUEST_RUNS = {"conformance": "bpf", "kernel": "", "service": "bpf or doctor"}
 GUEST_LIMIT_S = 900
 
 
