@@ -6,16 +6,17 @@ Only what the service needs. The verifier's log is kept when a load fails.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import cffi
 
 from loader.errors import LoaderError, errno_name
+from loader.shared_objects import open_library
 
 ffi = cffi.FFI()
 ffi.cdef(
@@ -69,7 +70,6 @@ BPF_SK_SKB_VERDICT = 38  # enum bpf_attach_type, include/uapi/linux/bpf.h
 BTF_KIND_DATASEC = 15
 LOG_BYTES = 4 << 20
 
-_library: Any = None
 _messages: list[str] = []
 
 
@@ -86,21 +86,12 @@ def _keep_message(level: int, text: Any, arguments: Any) -> int:
 _libc: Any = ffi.dlopen(None)
 
 
+@functools.cache
 def library() -> Any:
-    """Returns libbpf, opened at first use.
-
-    Raises LoaderError when it is not installed.
-    """
-    global _library
-    if _library is None:
-        try:
-            _library = ffi.dlopen("libbpf.so.1")
-        except OSError as error:
-            raise LoaderError(
-                "open libbpf (libbpf.so.1)", str(error), "install it: apt-get install libbpf1"
-            ) from error
-        _library.libbpf_set_print(_keep_message)
-    return _library
+    """Returns libbpf, opened at first use. Raises LoaderError when it is not installed."""
+    opened = open_library(ffi, "libbpf.so.1", "install it: apt-get install libbpf1")
+    opened.libbpf_set_print(_keep_message)
+    return opened
 
 
 def verifier_says(log: str) -> str:
@@ -278,13 +269,3 @@ class BpfObject:
         if self._object:
             self._lib.bpf_object__close(self._object)
             self._object = ffi.NULL
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BpfObject]:
-    """A BpfObject that is closed at the end of the block."""
-    bpf_object = BpfObject(path)
-    try:
-        yield bpf_object
-    finally:
-        bpf_object.close()

@@ -7,12 +7,14 @@ the kernel's own mapping. Through cffi and liburing-ffi.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from typing import Any
 
 import cffi
 
 from loader.errors import LoaderError, errno_name
+from loader.shared_objects import open_library
 
 ffi = cffi.FFI()
 ffi.cdef(
@@ -53,25 +55,12 @@ IORING_RSRC_REGISTER_SPARSE = 1 << 0
 SQE_BYTES = 64
 CQE_BYTES = 16
 
-_library: Any = None
 
-
+@functools.cache
 def library() -> Any:
-    """Returns liburing-ffi, opened at first use.
-
-    Raises LoaderError when it is not installed.
-    """
-    global _library
-    if _library is None:
-        try:
-            _library = ffi.dlopen("liburing-ffi.so.2")
-        except OSError as error:
-            raise LoaderError(
-                "open liburing-ffi (liburing-ffi.so.2)",
-                str(error),
-                "install liburing 2.4 or newer: apt-get install liburing2 on Debian 13",
-            ) from error
-    return _library
+    """Returns liburing-ffi, opened at first use. Raises LoaderError when it is not installed."""
+    remedy = "install liburing 2.4 or newer: apt-get install liburing2 on Debian 13"
+    return open_library(ffi, "liburing-ffi.so.2", remedy)
 
 
 class Ring:
