@@ -9,7 +9,7 @@ import pytest
 from shared_page import constants
 from shared_page.wire import pack_request, pack_request_header
 from tests.support.frames import HEADER, cancel, echo, error, ok, pattern, slow, slow_ok
-from tests.support.service import Service, eventually
+from tests.support.service import Service
 
 ECHO = constants.KIND_ECHO
 MAGIC = constants.PROTOCOL_MAGIC
@@ -143,7 +143,7 @@ def test_a_peer_that_does_not_close_is_not_waited_for(service: Service) -> None:
     client = service.connect()
     client.send(header(5000))
     client.expect_end(error(77, TOO_LARGE))
-    assert eventually(lambda: not service.counter("depth.connections"), 6)
+    assert service.reaches("depth.connections", 0, 6)
     with pytest.raises(OSError, match=r"Broken pipe|reset"):
         for _ in range(100):
             client.send(echo(1))

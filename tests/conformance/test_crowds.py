@@ -9,7 +9,7 @@ from shared_page import constants
 from shared_page.wire import pack_request
 from tests.support.client import Client
 from tests.support.frames import DEPTH, HEADER, PIPELINE, cancel, echo, error, ok, pattern, slow
-from tests.support.service import Service, eventually
+from tests.support.service import Service
 
 SLOTS = constants.SLOT_COUNT
 BUSY = constants.STATUS_BUSY
@@ -21,7 +21,7 @@ def fill(service: Service) -> list[Client]:
     for client in clients[:-1]:
         client.send(*(echo(i) for i in range(PIPELINE)))
     clients[-1].send(*(echo(i) for i in range(SLOTS % PIPELINE)))
-    assert eventually(lambda: service.counter("depth.in_flight") == SLOTS)
+    assert service.reaches("depth.in_flight", SLOTS)
     return clients
 
 
@@ -55,7 +55,7 @@ def test_clients_that_leave_a_full_queue(service: Service) -> None:
     with service.counting(egress_stale_results=SLOTS), service.stalled():
         for client in fill(service):
             client.reset()
-        assert eventually(lambda: not service.counter("depth.connections"))
+        assert service.reaches("depth.connections", 0)
         late = service.connect()
         late.send(echo(1))
         late.expect(error(1, BUSY))
@@ -70,7 +70,7 @@ def test_busy_keeps_its_place(service: Service) -> None:
         with service.stalled():
             for client in clients:
                 client.send(*(echo(i, b"admitted") for i in range(PIPELINE)))
-            assert eventually(lambda: service.counter("depth.in_flight") == SLOTS)
+            assert service.reaches("depth.in_flight", SLOTS)
         for client in clients:
             for i in range(PIPELINE):
                 assert client.read() in (ok(i, b"admitted"), error(i, BUSY))
@@ -80,13 +80,13 @@ def test_half_frames_hold_their_slots_only_while_their_clients_stay(service: Ser
     holders = [service.connect() for _ in range(SLOTS)]
     for client in holders:
         client.send(echo(1, b"??")[:-1])
-    assert eventually(lambda: service.counter("depth.slots") == SLOTS)
+    assert service.reaches("depth.slots", SLOTS)
     late = service.connect()
     late.send(echo(1))
     late.expect(error(1, BUSY))
     for client in holders[: SLOTS // 2]:
         client.close()
-    assert eventually(lambda: service.counter("depth.slots") == SLOTS // 2)
+    assert service.reaches("depth.slots", SLOTS // 2)
     late.send(echo(2))
     late.expect(ok(2))
     for client in holders[SLOTS // 2 :]:
@@ -97,15 +97,11 @@ def test_half_frames_hold_their_slots_only_while_their_clients_stay(service: Ser
 
 def clog(service: Service, client: Client) -> int:
     """Asks for large replies and reads none, until the server can send no more. Counts them."""
-
-    def replies() -> int:
-        return service.counter("egress.replies")
-
-    answered = replies()
+    answered = service.counter("egress.replies")
     for asked in range(PIPELINE, 200 * PIPELINE, PIPELINE):
         client.send(*(echo(i, pattern(4095, i)) for i in range(asked - PIPELINE, asked)))
         answered += PIPELINE
-        if not eventually(lambda: replies() >= answered, 0.5):  # noqa: B023
+        if not service.reaches("egress.replies", answered, 0.5):
             return asked
     raise AssertionError("25 MB of replies were accepted by a peer that reads nothing")
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.client import Client
 from tests.support.frames import HEADER, PIPELINE, echo, ok, pattern, slow, slow_ok, stream
-from tests.support.service import SLOW_S, Service, eventually
+from tests.support.service import Service
 
 Leave = Callable[[Client], None]
 
@@ -44,21 +44,22 @@ def test_leave_inside_a_frame(service: Service, leave: Leave, have: int) -> None
 
 def test_leave_while_requests_are_in_flight(service: Service, leave: Leave) -> None:
     """Their results come, find nobody, and free their slots."""
-    with service.counting(executor_completed=PIPELINE):
+    with service.counting(executor_completed=PIPELINE), service.stalled():
         client = service.connect()
-        client.send(*(slow(i) for i in range(PIPELINE)))
-        assert eventually(lambda: service.counter("depth.slots") == PIPELINE)
+        client.send(*(echo(i) for i in range(PIPELINE)))
+        assert service.reaches("depth.in_flight", PIPELINE)
         leave(client)
 
 
 def test_a_reset_ends_the_connection_at_once(service: Service) -> None:
     """Not when its requests are done with. (After FIN, the client might still be reading.)"""
-    with service.counting(executor_completed=PIPELINE, egress_stale_results=PIPELINE):
+    changes = service.counting(executor_completed=PIPELINE, egress_stale_results=PIPELINE)
+    with changes, service.stalled():
         client = service.connect()
-        client.send(*(slow(i) for i in range(PIPELINE)))
-        assert eventually(lambda: service.counter("depth.slots") == PIPELINE)
+        client.send(*(echo(i) for i in range(PIPELINE)))
+        assert service.reaches("depth.in_flight", PIPELINE)
         client.reset()
-        assert eventually(lambda: not service.counter("depth.connections"), SLOW_S)
+        assert service.reaches("depth.connections", 0)
         assert service.counter("depth.slots") == PIPELINE
 
 
@@ -76,7 +77,7 @@ def test_leave_during_a_stream(service: Service, leave: Leave) -> None:
     client.read()
     tokens = service.counter("executor.tokens")
     leave(client)
-    assert eventually(lambda: not service.counter("depth.in_flight"))
+    assert service.reaches("depth.in_flight", 0)
     assert service.counter("executor.tokens") - tokens < 900
 
 

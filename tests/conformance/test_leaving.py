@@ -6,7 +6,7 @@ import pytest
 
 from shared_page import constants
 from tests.support.frames import HEADER, PIPELINE, echo, error, ok, pattern, stream, stream_expected
-from tests.support.service import Service, eventually
+from tests.support.service import Service
 
 SHUTTING_DOWN = constants.STATUS_SHUTTING_DOWN
 
@@ -24,7 +24,7 @@ def test_leaving(service: Service) -> None:
         half.send(echo(1, pattern(500))[: HEADER + 9])
         busy.send(echo(0))
         streaming.send(request)
-        assert eventually(lambda: service.counter("depth.slots") == 20 * 5 + 3)
+        assert service.reaches("depth.slots", 20 * 5 + 3)
         service.terminate()
         for client in (*idle, half):
             client.expect_end()

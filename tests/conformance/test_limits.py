@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.client import Client
-from tests.support.frames import HEADER, echo, error, ok, slow, slow_ok, stream
-from tests.support.service import SLOW_S, Service, eventually
+from tests.support.frames import HEADER, echo, error, ok, pattern, slow, slow_ok, stream
+from tests.support.service import Service
 
 ENTRIES = 8
 # Rounds in which each entry changes hands while an old result is coming.
@@ -54,7 +54,7 @@ def test_room_for_the_next_one(service: Service) -> None:
     clients = fill(service)
     for turn in range(20):
         clients.pop(0).close()
-        assert eventually(lambda: service.counter("depth.connections") == ENTRIES - 1)
+        assert service.reaches("depth.connections", ENTRIES - 1)
         clients.append(service.connect())
         clients[-1].send(echo(turn))
         clients[-1].expect(ok(turn))
@@ -77,64 +77,76 @@ def test_full_and_early(service: Service) -> None:
     assert served == ENTRIES
 
 
-def leave_with_slow_requests(service: Service, leave: Callable[[Client], None]) -> None:
-    """Every entry's owner asks for something slow, and goes."""
-    admitted = service.counter("ingress.submit_tail") + 2 * ENTRIES
-    clients = [service.connect() for _ in range(ENTRIES)]
-    for client in clients:
-        client.send(slow(666), slow(667))
-    assert eventually(lambda: service.counter("ingress.submit_tail") == admitted)
-    for client in clients:
-        leave(client)
-    assert eventually(lambda: not service.counter("depth.connections"))
-
-
-def expect_only_their_own(service: Service, turn: int, seconds: float) -> None:
-    """Of new clients, every second one talks; the others hear nothing for so long."""
-    clients = [service.connect() for _ in range(ENTRIES)]
-    for client in clients[::2]:
-        client.send(echo(turn, b"mine"))
-    for client in clients[::2]:
-        client.expect(ok(turn, b"mine"))
-    time.sleep(seconds)
-    for client in clients:
-        client.expect_silence(0)
+def hand_over(service: Service, leave: Callable[[Client], None]) -> None:
+    """Each entry's owner asks twice and goes; before the results come, others have the entries."""
+    with service.stalled():
+        admitted = service.counter("ingress.submit_tail")
+        old = [service.connect() for _ in range(ENTRIES)]
+        for client in old:
+            client.send(echo(666, b"not yours"), echo(667, pattern(4096)))
+        admitted += 2 * ENTRIES
+        assert service.reaches("ingress.submit_tail", admitted)
+        for client in old:
+            leave(client)
+        assert service.reaches("depth.connections", 0)
+        new = [service.connect() for _ in range(ENTRIES)]
+        for client in new[::2]:
+            client.send(echo(1, b"mine"))
+        admitted += ENTRIES // 2
+        assert service.reaches("ingress.submit_tail", admitted)
+    for number, client in enumerate(new):
+        client.half_close()
+        client.expect_end(*([] if number % 2 else [ok(1, b"mine")]))
         client.close()
-    assert eventually(lambda: not service.counter("depth.connections"))
+    assert service.reaches("depth.connections", 0)
 
 
 def test_new_clients_get_no_byte_of_old_ones(service: Service) -> None:
-    """Case K13: entries change hands while results of their old owners are still coming."""
+    """Case K13: entries change hands while results of their old owners are still to come."""
     with service.counting(egress_stale_results=2 * ENTRIES * HAND_OVERS):
-        for turn in range(HAND_OVERS):
-            leave_with_slow_requests(service, Client.reset)
-            last = turn == HAND_OVERS - 1
-            expect_only_their_own(service, turn, SLOW_S + 0.1 if last else 0)
+        for _ in range(HAND_OVERS):
+            hand_over(service, Client.reset)
 
 
 def test_new_clients_get_no_byte_of_closed_ones(service: Service) -> None:
-    """After a FIN the server cannot know: it sends, and learns by a reset."""
-    for turn in range(3):
-        leave_with_slow_requests(service, Client.close)
-        expect_only_their_own(service, turn, 0.05)
+    """After a FIN the server cannot know that nobody reads: it sends, and learns by a reset."""
+    for turn in range(10):
+        old = [service.connect() for _ in range(ENTRIES)]
+        admitted = service.counter("ingress.submit_tail") + 3 * ENTRIES
+        for client in old:
+            client.send(*(echo(666, pattern(4096)) for _ in range(3)))
+        assert service.reaches("ingress.submit_tail", admitted)
+        for client in old:
+            client.close()
+        assert service.reaches("depth.connections", 0)
+        new = [service.connect() for _ in range(ENTRIES)]
+        for client in new[::2]:
+            client.send(echo(turn))
+        for number, client in enumerate(new):
+            client.half_close()
+            client.expect_end(*([] if number % 2 else [ok(turn)]))
+            client.close()
+        assert service.reaches("depth.connections", 0)
 
 
 def test_new_clients_get_no_frame_of_old_streams(service: Service) -> None:
     for turn in range(10):
         old = [service.connect() for _ in range(ENTRIES)]
+        admitted = service.counter("ingress.submit_tail") + ENTRIES
         for client in old:
             client.send(stream(666, [turn], 1000))
+        assert service.reaches("ingress.submit_tail", admitted)
         old[0].read()
         for client in old:
             client.close()
-        assert eventually(lambda: not service.counter("depth.connections"))
+        assert service.reaches("depth.connections", 0)
         new = [service.connect() for _ in range(ENTRIES)]
         for client in new:
             client.send(echo(turn))
             client.expect(ok(turn))
             client.expect_silence(0.005)
             client.close()
-        assert eventually(lambda: not service.counter("depth.connections"))
+        assert service.reaches("depth.connections", 0)
 
 
 def test_half_a_frame_of_the_old_client_is_not_the_new_one_s(service: Service) -> None:
@@ -145,11 +157,11 @@ def test_half_a_frame_of_the_old_client_is_not_the_new_one_s(service: Service) -
         time.sleep(0.05)
         for client in old:
             client.close()
-        assert eventually(lambda: not service.counter("depth.connections"))
+        assert service.reaches("depth.connections", 0)
         new = fill(service)
         for client in new:
             client.close()
-        assert eventually(lambda: not service.counter("depth.connections"))
+        assert service.reaches("depth.connections", 0)
 
 
 def test_an_entry_closed_for_an_error_opens_again(service: Service) -> None:
@@ -160,4 +172,4 @@ def test_an_entry_closed_for_an_error_opens_again(service: Service) -> None:
         for client in clients:
             client.expect_end(slow_ok(2), error(0, 2))
             client.close()
-        assert eventually(lambda: not service.counter("depth.connections"))
+        assert service.reaches("depth.connections", 0)

@@ -22,7 +22,7 @@ from tests.support.kernel_log import KernelLog
 from tests.support.maps import sockets_in
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 60.0
+START_S = 100.0
 STOP_S = 30.0
 BALANCE_S = 15.0
 # A request that is slow (frames.slow) and a stream's token (frames.stream) take so long.
@@ -87,7 +87,7 @@ class Service:
             self._page = open_page(self.state)
         except BaseException:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait()
             raise
         finally:
             os.close(ready)
@@ -118,6 +118,10 @@ class Service:
         """`counter("ingress.frames_bad")`"""
         writer, _, word = name.partition(".")
         return self.counters()[writer][word]
+
+    def reaches(self, name: str, value: int, deadline_s: float = DEADLINE_S) -> bool:
+        """Whether a counter comes to be `value` in time."""
+        return eventually(lambda: self.counter(name) == value, deadline_s)
 
     @contextlib.contextmanager
     def counting(self, **changes: int) -> Iterator[None]:
