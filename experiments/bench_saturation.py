@@ -108,15 +108,17 @@ def foremost() -> Iterator[None]:
     """Where the scheduler shares CPUs among sessions first (sched_autogroup), ours comes before
     others meanwhile: there nice only counts within a session."""
     try:
-        nice = AUTOGROUP.read_text().split()[-1]
+        group = AUTOGROUP.read_text()
     except OSError:  # a kernel without it
+        group = ""
+    if not group:  # the task is in none: proc_sched_autogroup_show_task(), 6.18
         yield
         return
     AUTOGROUP.write_text("-20")
     try:
         yield
     finally:
-        AUTOGROUP.write_text(nice)
+        AUTOGROUP.write_text(group.split()[-1])
 
 
 Turns = dict[tuple[int, str], list[Turn]]  # by depth and arm, in order of rounds
