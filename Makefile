@@ -54,6 +54,10 @@ conformance: ready ## the conformance suite alone, every transport
 bench: ready ## what a request costs each transport, as ratios within one run
 	@$(PYTHON) -m experiments bench
 
+.PHONY: exact
+exact: ready ## instructions of a request at three rates, counted in the VM
+	@$(PYTHON) -m experiments exact
+
 C_SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' '*.cu')
 PYTHON_PACKAGES = loader shared_page gpu_scheduler vm experiments
 

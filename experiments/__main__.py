@@ -68,6 +68,14 @@ def parser() -> argparse.ArgumentParser:
     cost = commands.add_parser("bench-cost", help="count instructions here (bench calls it)")
     cost.add_argument("raw", type=Path, help="folder with the requests")
     cost.set_defaults(run=run_bench_cost)
+    exact = commands.add_parser("exact", help="instructions of a request at three rates")
+    exact.add_argument("--out", type=Path, default=Path("build/exact.json"), help="(%(default)s)")
+    exact.add_argument("--record", action="store_true", help="make the result the baseline")
+    exact.set_defaults(run=run_exact)
+    runs = commands.add_parser("exact-runs", help="run them here (exact calls it)")
+    runs.add_argument("raw", type=Path, help="folder with the requests")
+    runs.add_argument("--pairs", type=positive, required=True, help="of loads, for each figure")
+    runs.set_defaults(run=run_exact_runs)
     return top
 
 
@@ -133,6 +141,32 @@ def run_bench_cost(options: argparse.Namespace) -> int:
     from experiments.bench_cost import measure
 
     measure(options.raw)
+    return 0
+
+
+def run_exact(options: argparse.Namespace) -> int:
+    """Status 1 when figures do not repeat, or have moved from the baseline."""
+    from experiments import exact
+
+    runs = exact.run(options.out.with_suffix(""))
+    exact.write(runs, options.out)
+    exact.show(runs)
+    print(f"result: {options.out}")
+    if options.record:
+        exact.record(runs)
+        return 0
+    baseline: exact.Runs = json.loads(exact.BASELINE.read_text())
+    found = exact.problems(runs, baseline)
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0
+
+
+def run_exact_runs(options: argparse.Namespace) -> int:
+    """Raw data only."""
+    from experiments.exact_runs import measure
+
+    measure(options.raw, options.pairs)
     return 0
 
 

@@ -36,6 +36,11 @@ class Soak:
         time.sleep(SETTLE_S)
         return self
 
+    @property
+    def counted(self) -> int:
+        """So far."""
+        return self._words[0]
+
     def rate(self, seconds: float) -> float:
         """Counts a second, over a time in which the caller sleeps."""
         before, began = self._words[0], time.monotonic()

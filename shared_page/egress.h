@@ -7,7 +7,7 @@
 #ifndef SHARED_PAGE_EGRESS_H
 #define SHARED_PAGE_EGRESS_H
 
-#include "memory_order.h"
+#include "due.h"
 
 #define PAGE_OFFSET(member) __builtin_offsetof(struct shared_page, member)
 #define SLOT_OFFSET(at, member)                                                \
@@ -49,11 +49,13 @@ PAGE_FUNCTION void final_take(struct shared_page *page, uint32_t slot)
 	slot_free(page, slot);
 }
 
-/* The executor has posted a notice that was not taken yet. */
+/* The executor has posted a notice that was not taken yet, or could have. */
 PAGE_FUNCTION int completion_waits(struct shared_page *page)
 {
 	uint64_t head = load_acquire(&page->egress.completion_head);
 
+	if (results_fall_due(page) && due_waits(page))
+		return 1;
 	return load_acquire(&page->completion[head & (COMPLETION_DEPTH - 1)]) >>
 		       TICKET_SHIFT ==
 	       head + 1;
@@ -67,10 +69,13 @@ PAGE_FUNCTION int completion_waits(struct shared_page *page)
 PAGE_FUNCTION int completion_take(struct shared_page *page, uint32_t *index)
 {
 	uint64_t head = page->egress.completion_head;
-	uint64_t entry =
-		load_acquire(&page->completion[head & (COMPLETION_DEPTH - 1)]);
-	uint32_t slot = entry & SLOT_MASK;
+	uint64_t entry;
+	uint32_t slot;
 
+	if (results_fall_due(page) && due_waits(page))
+		due_answer(page);
+	entry = load_acquire(&page->completion[head & (COMPLETION_DEPTH - 1)]);
+	slot = entry & SLOT_MASK;
 	if (entry >> TICKET_SHIFT != head + 1)
 		return 0;
 	*index = page->slot[slot].ingress.connection & CONNECTION_MASK;

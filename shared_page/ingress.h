@@ -12,7 +12,7 @@
 #ifndef SHARED_PAGE_INGRESS_H
 #define SHARED_PAGE_INGRESS_H
 
-#include "memory_order.h"
+#include "due.h"
 
 /* What frames_admit() asks of the caller. */
 enum admitted {
@@ -116,6 +116,8 @@ PAGE_FUNCTION void request_submit(struct shared_page *page, uint32_t index)
 	uint64_t named = (position + 1) << TICKET_SHIFT | slot;
 
 	page->slot[slot].ingress.ticket = position + 1;
+	if (results_fall_due(page))
+		page->slot[slot].ingress.admitted_ns = page_now();
 	entry->request_id = named;
 	entry->length = ORDER_IS_SLOT;
 	entry->status = STATUS_OK;

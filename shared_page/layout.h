@@ -148,6 +148,16 @@ struct page_executor {
 };
 
 /*
+ * [executor] 0, or: nobody computes. A request's result falls due so long after
+ * it was admitted, and egress makes it, on executor's behalf and in executor's
+ * words, when it looks for results: see due.h.
+ */
+struct page_due {
+	uint64_t service_ns;
+	uint64_t pad[7];
+};
+
+/*
  * A reply that a connection is owed, in arrival order. [ingress]
  * An error reply stands here as it goes on the wire. For a request that was
  * admitted, length is ORDER_IS_SLOT and request_id holds the slot's ticket
@@ -198,7 +208,8 @@ struct slot_ingress {
 	uint32_t generation; /* of the connection */
 	uint32_t kind;
 	uint32_t length; /* bytes in request[] */
-	uint64_t pad[4];
+	uint64_t admitted_ns; /* CLOCK_MONOTONIC; only where results fall due */
+	uint64_t pad[3];
 };
 
 /* [executor] done is stored last, with release order. */
@@ -235,6 +246,7 @@ struct shared_page {
 	struct page_ingress ingress;
 	struct page_egress egress;
 	struct page_executor executor;
+	struct page_due due;
 	/* [ingress] ticket << 16 | slot; ticket = position + 1 when published
 	 */
 	uint64_t submit[SLOT_COUNT];

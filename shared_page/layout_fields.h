@@ -76,6 +76,8 @@
 	FIELD(page_executor, dropped) \
 	FIELD(page_executor, tokens) \
 	FIELD(page_executor, pad1) \
+	FIELD(page_due, service_ns) \
+	FIELD(page_due, pad) \
 	FIELD(order_entry, request_id) \
 	FIELD(order_entry, length) \
 	FIELD(order_entry, status) \
@@ -103,6 +105,7 @@
 	FIELD(slot_ingress, generation) \
 	FIELD(slot_ingress, kind) \
 	FIELD(slot_ingress, length) \
+	FIELD(slot_ingress, admitted_ns) \
 	FIELD(slot_ingress, pad) \
 	FIELD(slot_executor, done) \
 	FIELD(slot_executor, tokens) \
@@ -123,6 +126,7 @@
 	FIELD(shared_page, ingress) \
 	FIELD(shared_page, egress) \
 	FIELD(shared_page, executor) \
+	FIELD(shared_page, due) \
 	FIELD(shared_page, submit) \
 	FIELD(shared_page, completion) \
 	FIELD(shared_page, attention) \

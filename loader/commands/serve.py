@@ -34,8 +34,9 @@ DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
     "--executor",
     default="cpu",
     show_default=True,
-    metavar="cpu|cuda|FILE.py",
-    help="What computes the replies; a FILE.py calls gpu_scheduler.cuda.serve_graphs().",
+    metavar="cpu|cuda|due|FILE.py",
+    help="What computes the replies: a FILE.py calls gpu_scheduler.cuda.serve_graphs(), due "
+    "computes nothing.",
 )
 @click.option(
     "--workload",
