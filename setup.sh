@@ -50,7 +50,8 @@ if [ ! -x build/venv/bin/python ] || [ pyproject.toml -nt build/venv/.done ]; th
         /usr/bin/python3 -m venv build/venv
         build/venv/bin/pip install --quiet --editable '.[dev,report]'
     } >build/setup-python.log 2>&1 ||
-        fail "install the Python packages" "$(tail -n 1 build/setup-python.log)" \
+        fail "install the Python packages" \
+            "$(grep -m1 -E '^ *ERROR:' build/setup-python.log || tail -n 1 build/setup-python.log)" \
             "look at build/setup-python.log; check the network and pip's configuration"
     touch build/venv/.done
 fi

@@ -144,7 +144,7 @@ static void mark_ask(struct ring *ring, __u32 file)
 
 	sqe->fd = file;
 	sqe->flags = IOSQE_FIXED_FILE;
-	sqe->cmd_op = SOCKET_URING_OP_GETSOCKOPT;
+	sqe->cmd_op = SOCKET_OP_GETSOCKOPT;
 	sqe->level = SOL_SOCKET;
 	sqe->optname = SO_MARK;
 	sqe->optlen = sizeof(__u32);

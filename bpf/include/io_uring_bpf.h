@@ -41,8 +41,11 @@ enum socket_flags {
 	MSG_NOSIGNAL = 0x4000,
 };
 
-/* Linux 6.7: io_uring/cmd_net.c; the fields of the SQE that it reads */
-enum { SOCKET_URING_OP_GETSOCKOPT = 2 };
+/*
+ * Linux 6.7: io_uring/cmd_net.c; the fields of the SQE that it reads. Headers
+ * of that version have SOCKET_URING_OP_GETSOCKOPT, those of Debian 12 do not.
+ */
+enum { SOCKET_OP_GETSOCKOPT = 2 };
 
 struct getsockopt_sqe {
 	__u8 opcode;
