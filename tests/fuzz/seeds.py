@@ -54,7 +54,9 @@ def hostile_executor() -> Iterator[bytes]:
     ask = bytes([0, 0]) * 3
     reply = bytes([7, 0, 8, 0, 10, 0])
     yield ask + bytes([2, 0, 64]) * 3 + reply
-    yield ask + bytes([3, 0, 39, 3, 5, 255, 255, 255, 255, 255, 255, 255, 255]) + reply
+    longer = bytes([3, 0, 39, 3, 5, 255, 255, 255, 255, 255, 255, 255, 255])
+    yield ask + longer + reply
+    yield ask + bytes([2, 0, 64]) + longer.replace(b"\x27", b"\0") + reply
     for value in range(6):
         yield ask + bytes([4, 0, 39, 2, value, 0]) + reply + bytes([11, 0]) + reply
     stream = bytes([3, 0, 39, 2, 1, 3, 0, 39, 1, 4, 200])
