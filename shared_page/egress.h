@@ -27,7 +27,7 @@ PAGE_FUNCTION void slot_free(struct shared_page *page, uint32_t slot)
 {
 	uint64_t tail = page->egress.free_slot_tail;
 
-	page->free_slot[tail & SLOT_MASK] = slot;
+	store_release(&page->free_slot[tail & SLOT_MASK], slot);
 	store_release(&page->egress.free_slot_tail, tail + 1);
 }
 
@@ -273,8 +273,8 @@ PAGE_FUNCTION void connection_release(struct shared_page *page, uint32_t index)
 		slot_free(page, connection->ingress.slot & SLOT_MASK);
 	connection->egress.tokens_sent = 0;
 	store_release(&connection->egress.order_head, tail);
-	page->free_connection[free_tail & CONNECTION_MASK] =
-		index & CONNECTION_MASK;
+	store_release(&page->free_connection[free_tail & CONNECTION_MASK],
+		      index & CONNECTION_MASK);
 	store_release(&page->egress.free_connection_tail, free_tail + 1);
 	page->egress.connections_closed++;
 }

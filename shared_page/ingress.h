@@ -30,7 +30,10 @@ enum ingress_limits {
 	SEGMENT_STEPS = 1 << 17,
 };
 
-/* Takes an index from a ring that egress fills; 0 when it is empty. */
+/*
+ * Takes an index from a ring that egress fills; 0 when it is empty. Who loses
+ * the race for a place may have read it while egress was writing its next use.
+ */
 PAGE_FUNCTION int ring_claim(uint64_t *head, uint64_t *tail, uint32_t *ring,
 			     uint32_t mask, uint32_t *index)
 {
@@ -42,7 +45,7 @@ PAGE_FUNCTION int ring_claim(uint64_t *head, uint64_t *tail, uint32_t *ring,
 
 		if (at == load_acquire(tail))
 			return 0;
-		value = ring[at & mask];
+		value = load_acquire(&ring[at & mask]);
 		if (shared_swap(head, at, at + 1)) {
 			*index = value & mask;
 			return 1;
@@ -127,7 +130,11 @@ PAGE_FUNCTION void request_submit(struct shared_page *page, uint32_t index)
 	store_release(&page->submit[position & SLOT_MASK], named);
 }
 
-/* Marks the unanswered request of that id, if this connection has one. */
+/*
+ * Marks the unanswered request of that id, if this connection has one. It may
+ * be answered meanwhile, and its slot be another's: the old ticket cancels
+ * nothing.
+ */
 PAGE_FUNCTION void request_cancel(struct shared_page *page, uint32_t index,
 				  uint64_t id)
 {
@@ -148,7 +155,7 @@ PAGE_FUNCTION void request_cancel(struct shared_page *page, uint32_t index,
 		if (entry->length != ORDER_IS_SLOT)
 			continue;
 		slot = entry->request_id & SLOT_MASK;
-		if (page->slot[slot].ingress.request_id != id)
+		if (load_acquire(&page->slot[slot].ingress.request_id) != id)
 			continue;
 		store_release(&page->cancel_client[slot],
 			      entry->request_id >> TICKET_SHIFT);
@@ -203,7 +210,7 @@ PAGE_FUNCTION uint32_t frame_begin(struct shared_page *page, uint32_t index)
 		owe_error(connection, id, status);
 		return ADMITTED_REPLY;
 	}
-	page->slot[slot & SLOT_MASK].ingress.request_id = id;
+	store_release(&page->slot[slot & SLOT_MASK].ingress.request_id, id);
 	page->slot[slot & SLOT_MASK].ingress.connection = index;
 	page->slot[slot & SLOT_MASK].ingress.generation = in->generation;
 	page->slot[slot & SLOT_MASK].ingress.kind = header->kind;
