@@ -48,6 +48,7 @@ class Options:
     bind: str = "127.0.0.1"
     max_connections: int = 1100
     workloads: tuple[str, ...] = WORKLOADS
+    program: tuple[str, ...] = ("-m", "loader")
 
     def arguments(self) -> list[str]:
         words = ["--transport", self.transport, "--bind", self.bind, "--allow-remote"]
@@ -75,7 +76,7 @@ class Service:
         self._asked_to_leave = False
         instance = f"test-{os.getpid()}-{next(_names)}"
         ready, theirs = os.pipe()
-        command = [sys.executable, "-m", "loader", "serve", "--instance", instance]
+        command = [sys.executable, *options.program, "serve", "--instance", instance]
         command += [*options.arguments(), "--ready-fd", str(theirs)]
         self._process = subprocess.Popen(
             command, cwd=ROOT, pass_fds=[theirs], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
