@@ -7,31 +7,32 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kernel.network import SERVER, Network, inside
+from experiments import topology
+from experiments.topology import Netem, Place, inside
 from tests.support.frames import cancel, echo, ok, pattern, stream, stream_expected
 from tests.support.kernel_log import KernelLog
 from tests.support.service import Options, Service
 
 DISTURBANCES = {
-    "delay": {"delay": 5000, "jitter": 3000},
-    "loss": {"delay": 500, "loss": 5},
-    "reordering": {"delay": 5000, "prob_reorder": 30, "gap": 3},
-    "duplicates": {"delay": 500, "duplicate": 10},
-    "small": {"delay": 500, "loss": 2, "limit": 20},
+    "delay": Netem(delay_us=5000, jitter_us=3000),
+    "loss": Netem(delay_us=500, loss_percent=5),
+    "reordering": Netem(delay_us=5000, reorder_percent=30, gap=3),
+    "duplicates": Netem(delay_us=500, duplicate_percent=10),
+    "small": Netem(delay_us=500, loss_percent=2, limit=20),
 }
 
 
 @pytest.fixture(scope="module")
-def network(kernel: None) -> Iterator[Network]:
-    with Network() as network:
-        yield network
+def network(kernel: None) -> Iterator[Place]:
+    with topology.build("veth") as place:
+        yield place
 
 
 @pytest.fixture(scope="module")
-def remote(network: Network) -> Iterator[Service]:
+def remote(network: Place) -> Iterator[Service]:
     """A service in the server's namespace."""
     with inside(network.server):
-        service = Service(Options("bpf", bind=SERVER))
+        service = Service(Options("bpf", bind=network.address))
     yield service
     with inside(network.server):
         service.stop()
@@ -43,8 +44,8 @@ def before(remote: Service, nothing_left: KernelLog) -> None:
 
 
 @pytest.mark.parametrize("kind", DISTURBANCES)
-def test_every_reply_is_right(remote: Service, network: Network, kind: str) -> None:
-    network.disturb(**DISTURBANCES[kind])
+def test_every_reply_is_right(remote: Service, network: Place, kind: str) -> None:
+    network.disturb(DISTURBANCES[kind])
     request = stream(7, [3, 1, 4], 60)
     tokens, _ = stream_expected(request)
     with inside(network.client):

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""Both transports serve in a namespace of their own, over an Ethernet pair and an overlay on it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from experiments import topology
+from experiments.topology import Netem, inside
+from tests.kernel.generator import load
+from tests.support.service import Options, Service
+
+OPEN = ("--rate", "1000")
+LOSSY = Netem(delay_us=1000, jitter_us=500, loss_percent=1)
+
+
+@pytest.mark.parametrize("transport", ["epoll", "bpf"])
+def test_served_over_veth_and_vxlan(transport: str) -> None:
+    with topology.build("vxlan", congestion="bbr") as place:
+        with inside(place.server):
+            service = Service(Options(transport, bind="0.0.0.0"))
+        try:
+            with inside(place.client):
+                for address in (topology.SERVER, place.address):
+                    client = service.connect(address).socket
+                    used = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+                    assert used.rstrip(b"\0") == b"bbr"
+                    report = load(service, "--host", address, *OPEN, "--requests", "300")
+                    assert report["verified"] == 300
+                place.disturb(LOSSY)
+                load(service, "--host", place.address, *OPEN, "--requests", "100")
+            with inside(place.server):
+                service.settle()
+        finally:
+            with inside(place.server):
+                service.stop()
