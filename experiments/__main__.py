@@ -5,38 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from experiments.errors import ExperimentError
-from experiments.plan import TRANSPORTS, Condition, Plan, Timing
-
-SUMMARY = "summary.json"
+from experiments.errors import ExperimentError, status_of
+from experiments.plan import TRANSPORTS, Condition, Plan, Timing, numbered
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 all well; 1 it could not run, or a request failed; 130 interrupted."""
     options = parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave through the clean-up
-    try:
-        status = options.run(options)
-        assert isinstance(status, int)
-        return status
-    except ExperimentError as error:
-        print(error.render(), file=sys.stderr)
-        for note in getattr(error, "__notes__", ()):
-            print(note, file=sys.stderr)
-        return 1
-    except ModuleNotFoundError as error:
-        remedy = "use build/venv/bin/python, which `make setup` makes"
-        print(ExperimentError("run the experiment", str(error), remedy).render(), file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; what ran was stopped", file=sys.stderr)
-        return 130
+    return status_of(lambda: int(options.run(options)))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -97,24 +77,38 @@ def above_zero(text: str) -> float:
 
 def run_demo(options: argparse.Namespace) -> int:
     """Plan, runs, report."""
-    from experiments import demo
+    from experiments import experiment, measure, place
+    from experiments.experiment import RAW
 
     condition = Condition(options.workload, options.rate, options.connections)
     timing = Timing(measured=options.seconds)
     seed = random.SystemRandom().getrandbits(31) if options.seed is None else options.seed
-    plan = Plan(seed, options.pairs, tuple(options.transports), condition, timing)
-    raw = options.out / "raw"
-    place = demo.find_place(plan.transports)
-    print(f"{options.pairs} × {' and '.join(plan.transports)}, seed {seed}, {place.why}")
-    place.check_sees(raw)
-    demo.prepare(raw, plan)
-    demo.run(plan, place, raw)
-    return make_report(options.out)
+    plan = Plan(seed, options.pairs, tuple(options.transports), numbered([condition]), timing)
+    raw = options.out / RAW
+    where = place.find(plan.transports, plan.run_count() * measure.run_seconds(plan))
+    print(f"{options.pairs} × {' and '.join(plan.arms)}, seed {seed}, {where.why}")
+    where.check_sees(raw)
+    experiment.prepare(raw, plan)
+    experiment.run(plan, where, raw)
+    return run_report(options)
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Tables, page and summary from raw data alone."""
-    return make_report(options.out)
+    """Tables, page and summary from raw data alone. Raises ExperimentError when a request failed:
+    then the figures are no comparison."""
+    from experiments import report
+    from experiments.experiment import RAW
+    from experiments.summary import failures_of
+
+    failures = failures_of(report.of_one(options.out)["runs"])
+    if failures:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in failures.items())
+        raise ExperimentError(
+            "have every request answered rightly", f"failures by kind: {kinds}",
+            "busy: the machine could not keep up, take a lower --rate; else see service.log and "
+            f"load.json of each run in {options.out / RAW}",
+        )  # fmt: skip
+    return 0
 
 
 def run_measure(options: argparse.Namespace) -> int:
@@ -167,31 +161,6 @@ def run_exact_runs(options: argparse.Namespace) -> int:
     from experiments.exact_runs import measure
 
     measure(options.raw, options.pairs)
-    return 0
-
-
-def make_report(out: Path) -> int:
-    """Writes summary.json, report.html and HdrHistogram logs, and prints the table.
-
-    Raises ExperimentError when a request failed: then the figures are no comparison.
-    """
-    from experiments import histograms, page, table
-    from experiments.summary import failures_of, summarise
-
-    summary: dict[str, Any] = summarise(out / "raw")
-    (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
-    (out / "report.html").write_text(page.render(summary, out / "raw"))
-    table.show(summary)
-    print(f"report: {out / 'report.html'}\nsummary: {out / SUMMARY}")
-    print("histograms: " + ", ".join(map(str, histograms.write(summary, out))))
-    failures = failures_of(summary["runs"])
-    if failures:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in failures.items())
-        raise ExperimentError(
-            "have every request answered rightly", f"failures by kind: {kinds}",
-            "busy: the machine could not keep up, take a lower --rate; else see service.log and "
-            f"load.json of each run in {out / 'raw'}",
-        )  # fmt: skip
     return 0
 
 

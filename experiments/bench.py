@@ -10,9 +10,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import bench_cost, bench_memory, bench_saturation, environment, programs, remote
-from experiments.demo import write_cases
-from experiments.plan import TRANSPORTS, Plan
+from experiments import (
+    bench_cost,
+    bench_memory,
+    bench_saturation,
+    cases,
+    environment,
+    programs,
+    remote,
+)
+from experiments.plan import TRANSPORTS, Condition
 from experiments.progress import Bar
 
 BOOT_S = 8.0
@@ -44,7 +51,7 @@ def run(raw: Path) -> dict[str, Any]:
     """Measures, and leaves raw data in a folder. Raises ExperimentError."""
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
-    write_cases(Plan(seed=1), raw / bench_cost.CASES)
+    cases.write({raw / bench_cost.CASES: Condition.workload}, seed=1)
     saturation_s = bench_saturation.ROUNDS * bench_saturation.ROUND_S
     with Bar(saturation_s + MEMORY_S + BOOT_S + bench_cost.TOTAL_S) as bar:
         saturation = bench_saturation.compare(raw, bar.phase)

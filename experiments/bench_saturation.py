@@ -28,12 +28,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments import programs
+from experiments import cases, programs
 from experiments.accounts import TICK_US, process_clock
 from experiments.bench_memory import resident_bytes
-from experiments.demo import write_cases
 from experiments.errors import ExperimentError
-from experiments.plan import Condition, Plan
+from experiments.plan import Condition
 from experiments.progress import Report
 from experiments.service import Service
 
@@ -89,7 +88,7 @@ class Turn:
 def compare(folder: Path, report: Report) -> dict[str, Any]:
     """Runs the rounds. Returns, for each depth, each arm's figures and the ratio of the arms."""
     place = Place.choose()
-    write_cases(Plan(seed=1, condition=CONDITION), folder / "empty.bin")
+    cases.write({folder / "empty.bin": CONDITION.workload}, seed=1)
     with foremost():
         turns, resident = take_turns(place, folder, report)
     return {

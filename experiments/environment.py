@@ -16,13 +16,19 @@ from experiments.programs import SOURCE_ROOT
 _ACCOUNTING = ("CONFIG_HZ", "CONFIG_IRQ_TIME_ACCOUNTING", "CONFIG_VIRT_CPU_ACCOUNTING_GEN")
 _SYSCTLS = (
     "net/ipv4/tcp_congestion_control",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_wmem",
+    "net/core/somaxconn",
     "net/core/busy_poll",
     "kernel/io_uring_disabled",
     "net/core/bpf_jit_enable",
+    "kernel/bpf_stats_enabled",
+    "kernel/sched_autogroup_enabled",
+    "kernel/timer_migration",
 )
 # The VM runs under the QEMU of its own root folder, so its version is known inside.
 _PACKAGES = ("qemu-system-x86", "libbpf1", "liburing2", "libc6")
-_DISTRIBUTIONS = ("click", "cffi", "matplotlib", "numpy", "rich")
+_DISTRIBUTIONS = ("click", "cffi", "matplotlib", "numpy", "pyarrow", "rich", "scipy")
 
 
 def cpus() -> int:
@@ -54,7 +60,7 @@ def machine() -> dict[str, Any]:
 
 def host() -> dict[str, Any]:
     """The same for the machine that a report is made on, with versions and the git revision."""
-    return {**machine(), "versions": _versions(), "revision": _revision()}
+    return {**machine(), "versions": _versions(), "revision": revision()}
 
 
 def accelerator(model: str, flags: Iterable[str]) -> str:
@@ -114,7 +120,8 @@ def _packages() -> dict[str, str]:
     return dict(line.split() for line in found if len(line.split()) == 2)
 
 
-def _revision() -> str:
+def revision() -> str:
+    """The project's git revision, and whether tracked files differ from it."""
     git = ("git", "-C", str(SOURCE_ROOT))
     commit = _lines(*git, "rev-parse", "--short=12", "HEAD")
     changed = _lines(*git, "status", "--porcelain", "--untracked-files=no")

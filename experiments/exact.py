@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from experiments import environment, exact_runs, programs, remote
+from experiments import cases, environment, exact_runs, programs, remote
 from experiments.plan import TRANSPORTS
 from experiments.progress import Bar
 
@@ -36,7 +36,7 @@ def run(raw: Path, pairs: int = exact_runs.PAIRS) -> Runs:
     """Measures in the VM, and leaves raw data in a folder. Raises ExperimentError."""
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
-    exact_runs.write_cases(raw / exact_runs.CASES)
+    cases.write_due(raw / exact_runs.CASES, exact_runs.CASE_COUNT, exact_runs.SEED)
     vm = programs.command_line("vm", "run", "--icount", "--timeout", str(LIMIT_S), "--")
     command = [*vm, "python3", "-m", "experiments", "exact-runs", str(raw.absolute())]
     command += ["--pairs", str(pairs)]

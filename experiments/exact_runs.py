@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from statistics import median
 from typing import Any
 
@@ -38,6 +36,7 @@ REQUESTS = {"low": (150, 1950), "medium": (300, 5300), "high": (300, 12_300)}
 CONNECTIONS = 128
 SERVICE_US = 20
 SEED = 5
+CASE_COUNT = 16
 PAIRS = 3  # of such loads, by default; figures are medians
 CALIBRATE_S = 0.2
 COUNTERS_S = 0.2  # between readings of the page's counters
@@ -48,18 +47,6 @@ PAIR_S, MACHINE_S, START_S = 4.0, 6.0, 8.0  # expected, on an emulated CPU
 def expected_s(pairs: int) -> float:
     """How long all runs take."""
     return len(TRANSPORTS) * (START_S + len(RATES) * (pairs * PAIR_S + MACHINE_S))
-
-
-def write_cases(file: Path, count: int = 16) -> None:
-    """Requests of the default gemm's size, and the replies that fall due: their first 240 bytes.
-    docs/measuring.md has the file's format."""
-    numbers = Random(SEED)
-    data = b"BGC1" + struct.pack("<I", count)
-    for _ in range(count):
-        payload = numbers.randbytes(256)
-        # kind gemm, lengths, bytes compared exactly, no tolerances, STATUS_OK, FINISH_NONE
-        data += struct.pack("<IIIIffII", 2, 256, 240, 0, 0.0, 0.0, 0, 0) + payload + payload[:240]
-    file.write_bytes(data)
 
 
 def measure(folder: Path, pairs: int, report: Report = print_event) -> None:
@@ -90,7 +77,6 @@ def serving(folder: Path, transport: str) -> Iterator[Arm]:
     """A service without an executor, and a reader of its counters. Raises ExperimentError."""
     condition = Condition(f"due:service_us={SERVICE_US}", connections=CONNECTIONS)
     service = Service(transport, condition, folder / "service.log")
-    service.command += ["--executor", "due"]
     with service:
         stats = programs.command_line("stats", "--instance", service.name, "--json")
         with (folder / COUNTERS).open("w") as file:

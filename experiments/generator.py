@@ -7,13 +7,15 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from experiments import programs
 from experiments.errors import ExperimentError
-from experiments.plan import Condition, Timing
+from experiments.plan import CLOSED, Condition, Timing
 
 REPLY_S = 10.0  # the last replies may come so late before they count as lost
 CONNECT_S = 20.0
@@ -21,20 +23,32 @@ LOOK_S = 0.02  # between looks at whether it has begun
 WRITE_S = 20.0  # for sorting out its results on a busy machine
 
 
+@dataclass(frozen=True)
+class Server:
+    """Whom to send to."""
+
+    address: str
+    port: int
+
+
 class Generator:
-    """Open loop with Poisson arrivals, every reply compared with the expected one.
+    """Open loop with Poisson arrivals, or a closed loop; every reply compared with the expected
+    one.
 
     Starts with the `with` block, and is ended with it if it still runs.
     """
 
     def __init__(
-        self, condition: Condition, timing: Timing, seed: int, port: int, cases: Path
-    ) -> None:
+        self, condition: Condition, timing: Timing, seed: int, server: Server, cases: Path,
+        prefix: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self._timing = timing
+        loop = ["--rate", str(condition.rate), "--arrivals", "poisson"]
         self.command = [
-            str(programs.native_program("load")), "--port", str(port), "--cases", str(cases),
-            "--connections", str(condition.connections), "--rate", str(condition.rate),
-            "--arrivals", "poisson", "--warmup", str(timing.warmup),
+            *prefix, str(programs.native_program("load")),
+            "--host", server.address, "--port", str(server.port), "--cases", str(cases),
+            "--connections", str(condition.connections), "--depth", str(condition.depth),
+            *(["--closed"] if condition.rate == CLOSED else loop), "--warmup", str(timing.warmup),
             "--duration", str(timing.measured), "--timeout", str(REPLY_S), "--seed", str(seed),
         ]  # fmt: skip
 

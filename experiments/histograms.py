@@ -1,27 +1,30 @@
-"""HdrHistogram logs of the latencies, one a transport: the runs of all pairs together."""
+"""HdrHistogram logs of the latencies, one an arm: the runs of all pairs together."""
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
-from experiments import programs
-from experiments.means import Json, transports
+import numpy as np
+
+from experiments import programs, records
+from experiments.experiment import RAW
+from experiments.means import Json, arms
 from experiments.summary import run_folder
 
 
 def write(summary: Json, out: Path) -> list[Path]:
-    """Writes `latency-TRANSPORT.hlog` (nanoseconds). Raises ExperimentError."""
-    return [_write(summary, transport, out) for transport in transports(summary)]
+    """Writes `latency-ARM.hlog` (nanoseconds). Raises ExperimentError."""
+    return [_write(summary, arm, out) for arm in arms(summary)]
 
 
-def _write(summary: Json, transport: str, out: Path) -> Path:
-    log = out / f"latency-{transport}.hlog"
-    records = [
-        out / "raw" / run_folder(run) / "records.bin"
-        for run in summary["runs"]
-        if run["transport"] == transport
-    ]
-    words = ["-m", "loader.load_results", *map(str, records), "--hdr", str(log)]
-    programs.output_of([sys.executable, *words], f"write {log}")
+def _write(summary: Json, arm: str, out: Path) -> Path:
+    log = out / f"latency-{arm}.hlog"
+    folders = [out / RAW / run_folder(run) for run in summary["runs"] if run["arm"] == arm]
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(np.concatenate([records.read(folder) for folder in folders]).tobytes())
+        file.flush()
+        words = ["-m", "loader.load_results", file.name, "--hdr", str(log)]
+        programs.output_of([sys.executable, *words], f"write {log}")
     return log

@@ -7,6 +7,7 @@ only waited for a CPU of the host. It also has the emulator's own work.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from experiments.accounts import process_clock
 
-READINGS = "hypervisor.json"  # of each run, one with each reading of the accounts
+READINGS = "hypervisor.json"  # in a run's folder, one for each reading of the accounts
 _NAME = b"qemu-system"
 
 
@@ -33,6 +34,18 @@ class Hypervisor:
             return time.clock_gettime_ns(process_clock(self._pid)) / 1e3 if self._pid else None
         except OSError:
             return None
+
+
+def keep(folder: Path, readings: list[float]) -> None:
+    """Into a run's folder, which the VM has made."""
+    (folder / READINGS).write_text(json.dumps(readings) + "\n")
+
+
+def kept(folder: Path) -> list[float]:
+    """Those of a run; none of one that was in no VM. Raises OSError or ValueError."""
+    file = folder / READINGS
+    readings: list[float] = json.loads(file.read_text()) if file.exists() else []
+    return readings
 
 
 def _named(ancestor: int) -> Iterator[int]:

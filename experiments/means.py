@@ -1,4 +1,4 @@
-"""What a table or a plot shows of several runs of one transport."""
+"""What a table or a plot shows of several runs of one arm."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 Json = dict[str, Any]
 
 
-def transports(summary: Json) -> list[str]:
+def arms(summary: Json) -> list[str]:
     """In the order of the plan, those that ran."""
-    ran = {run["transport"] for run in summary["runs"]}
-    return [name for name in summary["plan"]["transports"] if name in ran]
+    ran = {run["arm"] for run in summary["runs"]}
+    return [name for name in summary["arms"] if name in ran]
 
 
-def values(summary: Json, transport: str, of: Callable[[Json], float | None]) -> list[float]:
+def values(summary: Json, arm: str, of: Callable[[Json], float | None]) -> list[float]:
     """One a run, in order of time; runs that have none are left out."""
-    found = (of(run) for run in summary["runs"] if run["transport"] == transport)
+    found = (of(run) for run in summary["runs"] if run["arm"] == arm)
     return [value for value in found if value is not None]
 
 

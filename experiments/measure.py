@@ -1,81 +1,165 @@
 """Runs a plan where it is started (on the host, or in the VM) and leaves raw data, nothing else.
 
-Each run has a folder: `run.json` (what was run), `load.json` and `records.bin` (the generator's
-result and a record a request), `samples.json` (the accounts over time, as the kernel wrote them),
-`counters.json` (the page's counters after the load), `service.log`.
+Each run has a folder: `load.json` and `records.bin` (the generator's result and a record a
+request), `samples.json` (the accounts over time, as the kernel wrote them), `counters.json` (the
+page's counters after the load), `service.log`, and last of all `run.json` (what was run): a folder
+that has it is complete, and its run is not run again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments import environment
+from experiments import environment, system_calls
 from experiments.accounts import Accounts, Raw
 from experiments.errors import ExperimentError
-from experiments.generator import Generator
-from experiments.plan import Plan, Run, Timing
+from experiments.generator import Generator, Server
+from experiments.plan import Condition, Plan, Run, Timing
 from experiments.progress import Mark, Report, print_event, print_mark
 from experiments.service import Service
 from experiments.system_calls import SystemCalls, threads_of
 
-CASES = "cases.bin"
+RUN, ENVIRONMENT = "run.json", "environment.json"
 # Readings of the accounts. Few, for they are not free on an emulated CPU; two would do.
 SAMPLES = 5
 EDGE_S = 0.05  # that the readings keep from the ends of the measured time
 # What starting and stopping take on an emulated CPU; for the time left only.
 START_S, STOP_S = 4.0, 1.0
+EXACT_SLOWER = 3.0  # than real time, where instructions are counted; for the time left only
+LOOPBACK = "127.0.0.1"
+# What has to be the same when an experiment is gone on with.
+MACHINE = ("kernel", "architecture", "cpu", "cpus", "accelerator")
 
 
-def run_seconds(timing: Timing) -> float:
+def run_seconds(plan: Plan) -> float:
     """Expected length of a run."""
-    return START_S + timing.warmup + timing.measured + STOP_S
+    timing = plan.timing
+    usual = START_S + timing.warmup + timing.measured + STOP_S
+    return usual * EXACT_SLOWER if plan.exact else usual
+
+
+def cases_file(raw: Path, plan: Plan, condition: Condition) -> Path:
+    """The requests of a condition: one file for all that have the same workload."""
+    workloads = list(dict.fromkeys(one.workload for one in plan.points.values()))
+    return raw / f"cases{workloads.index(condition.workload)}.bin"
+
+
+def complete(folder: Path) -> bool:
+    """Whether a run has come to its end."""
+    return (folder / RUN).exists()
 
 
 def measure(raw: Path, report: Report = print_event, mark: Mark = print_mark) -> None:
-    """Runs the plan in `raw`, and leaves a folder for each run there. Raises ExperimentError."""
+    """Runs what the plan in `raw` has left to run, and leaves a folder for each run there. Raises
+    ExperimentError."""
     if os.geteuid():
         said = f"user {os.geteuid()} may not read what the accounts are made of (EPERM)"
         raise ExperimentError("run the experiment", said, "run it as root (sudo)")
     plan = Plan.read(raw)
-    (raw / "environment.json").write_text(json.dumps(environment.machine(), indent=2) + "\n")
-    total = plan.pairs * len(plan.transports)
+    keep_environment(raw / ENVIRONMENT)
+    total = plan.run_count()
     for run in plan.runs():
         folder = raw / run.name
+        if complete(folder):
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        title = f"run {run.number} of {total}, {run.transport}"
+        title = f"run {run.number} of {total}, {run.arm}"
 
         def phase(name: str, seconds: float, title: str = title) -> None:
-            report(f"{title}: {name}", seconds)
+            report(f"{title}: {name}", seconds * (EXACT_SLOWER if plan.exact else 1))
 
-        measure_run(plan, run, folder, phase, partial(mark, run.name))
+        # Where instructions are counted, what the VM costs its host says nothing.
+        marked = (lambda: None) if plan.exact else partial(mark, run.name)
+        measure_run(plan, run, folder, phase, marked)
+
+
+def keep_environment(file: Path) -> None:
+    """Writes what this machine is, or checks that it still is what it was. Raises
+    ExperimentError."""
+    here = environment.machine()
+    if not file.exists():
+        file.write_text(json.dumps(here, indent=2) + "\n")
+        return
+    before = json.loads(file.read_text())
+    changed = [f"{name} was {before[name]}, is {here[name]}" for name in MACHINE
+               if before[name] != here[name]]  # fmt: skip
+    if changed:
+        raise ExperimentError(
+            "go on with the experiment on the machine it began on", "; ".join(changed),
+            "go on where it began, or begin again in another folder with --out",
+        )  # fmt: skip
 
 
 def measure_run(
     plan: Plan, run: Run, folder: Path, report: Report, mark: Callable[[], None]
 ) -> None:
-    """One arm: service up, load, accounts, service down. Raises ExperimentError."""
+    """One arm: network and service up, load, accounts, all down. Raises ExperimentError."""
     report("starting", START_S)
-    with Service(run.transport, plan.condition, folder / "service.log") as service:
-        state = service.state()
-        cases = folder.parent / CASES
-        load = Generator(plan.condition, plan.timing, run.seed, int(state["port"]), cases)
-        calls, samples = observe(load.write_to(folder), state, plan.timing, report, mark)
-        report("stopping", STOP_S)
-        (folder / "counters.json").write_text(service.counters())
+    condition = plan.points[run.point]
+    began = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    with network(condition) as (address, *prefixes):
+        ours, theirs = map(list.__add__, prefixes, pinned(condition.service_cpus))
+        service = Service(run.transport, condition, folder / "service.log", ours)
+        with service if address == LOOPBACK else service.listen_on(address):
+            state = service.state()
+            server = Server(address, int(state["port"]))
+            cases = cases_file(folder.parent, plan, condition)
+            load = Generator(condition, plan.timing, run.seed, server, cases, theirs)
+            calls, samples = observe(load.write_to(folder), state, plan.timing, report, mark)
+            report("stopping", STOP_S)
+            (folder / "counters.json").write_text(service.counters())
     (folder / "samples.json").write_text(json.dumps(samples) + "\n")
     facts = {
-        **asdict(run), "system_calls": calls, "cpus": environment.cpus(),
+        **asdict(run), "began": began, "system_calls": calls, "cpus": environment.cpus(),
         "commands": {"service": service.command, "load": load.command},
     }  # fmt: skip
-    (folder / "run.json").write_text(json.dumps(facts, indent=2) + "\n")
+    (folder / f"{RUN}.unfinished").write_text(json.dumps(facts, indent=2) + "\n")
+    os.replace(folder / f"{RUN}.unfinished", folder / RUN)
+
+
+@contextmanager
+def network(condition: Condition) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The server's address, and what comes before the server's and the load's commands. Raises
+    ExperimentError."""
+    if condition.topology == "loopback" and not condition.congestion and not condition.netem:
+        yield LOOPBACK, [], []
+        return
+    from experiments import topology
+
+    netem = topology.Netem(**condition.netem) if condition.netem else None
+    made = topology.build(condition.topology, netem=netem, congestion=condition.congestion or None)
+    with made as place:
+        yield place.address, list(place.server_prefix), list(place.client_prefix)
+
+
+def pinned(service_cpus: int) -> tuple[list[str], list[str]]:
+    """What comes before the service's and before the load's command to keep each, and its
+    children, on CPUs of its own. Raises ExperimentError."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if not service_cpus:
+        return [], []
+    if service_cpus >= len(cpus):
+        raise ExperimentError(
+            f"give the service {service_cpus} CPUs of its own",
+            f"there are {len(cpus)}, and the load needs one",
+            f"make service_cpus less than {len(cpus)}, or 0 to share all",
+        )  # fmt: skip
+    load, service = cpus[:-service_cpus], cpus[-service_cpus:]
+    return _taskset(service), _taskset(load)
+
+
+def _taskset(cpus: list[int]) -> list[str]:
+    return ["taskset", "--cpu-list", ",".join(map(str, cpus))]
 
 
 def observe(
@@ -86,14 +170,13 @@ def observe(
     mark: Callable[[], None],
 ) -> tuple[dict[str, Any], list[Raw]]:
     """The load from its start to its end. Gives the service's system calls while it connected and
-    for a time after that, and readings of the accounts in the measured time.
-
-    Raises ExperimentError.
+    for a time after that, or why they are unknown, and readings of the accounts in the measured
+    time. Raises ExperimentError.
     """
     report("warming up", timing.warmup)
-    names = thread_names(state)
+    names, unknown = thread_names(state), system_calls.unknown()
     with ExitStack() as stack:
-        with SystemCalls(names) as counted:
+        with SystemCalls(() if unknown else names) as counted:
             began = time.monotonic()
             stack.enter_context(load)
             sending = load.wait_until_sending()
@@ -105,7 +188,7 @@ def observe(
         samples = sample(load, state, names, start_s, timing.measured, mark)
         load.finish()
     threads = [{"name": names[tid], "calls": calls} for tid, calls in counted.counts.items()]
-    return {"seconds": seconds, "threads": threads}, samples
+    return {"seconds": seconds, "threads": threads, "unknown": unknown}, samples
 
 
 def sample(

@@ -1,4 +1,4 @@
-"""The report: one HTML file with everything in it."""
+"""The report about one point: one HTML file with everything in it."""
 
 from __future__ import annotations
 
@@ -10,31 +10,43 @@ from experiments.errors import ExperimentError
 from experiments.means import Json
 from experiments.plan import Timing
 from experiments.summary import COUNTERS
-from experiments.table import caveats, in_vm, rows_of
+from experiments.table import caveats, in_vm, rows_of, seen_on_host
 
-TEMPLATE = Path(__file__).with_name("report.html.j2")
+
+def template(name: str) -> Any:
+    """A template of this folder. Raises ExperimentError where a package for it is missing."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError as error:
+        raise missing(error) from None
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    ).get_template(name)  # fmt: skip
+
+
+def missing(error: ImportError) -> ExperimentError:
+    """That a package is."""
+    return ExperimentError(
+        "make the report", str(error), "install it with `pip install 'bpf-gpu-server[report]'`"
+    )
 
 
 def render(summary: Json, raw: Path) -> str:
-    """The page's text. Raises ExperimentError where a package for it is missing."""
+    """The page of one point. Raises ExperimentError where a package for it is missing."""
     try:
-        from jinja2 import Environment, StrictUndefined
-
         from experiments import plots
     except ImportError as error:
-        raise ExperimentError(
-            "make the report", str(error), "install it with `pip install 'bpf-gpu-server[report]'`"
-        ) from None
-    template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-                           lstrip_blocks=True).from_string(TEMPLATE.read_text())  # fmt: skip
-    return template.render(
+        raise missing(error) from None
+    text: str = template("report.html.j2").render(
         summary=summary,
         runs=summary["runs"],
-        condition=summary["plan"]["condition"],
+        condition=summary["condition"],
         timing=Timing(**summary["plan"]["timing"]),
         environment=summary["environment"],
         host=summary["host"],
         in_vm=in_vm(summary),
+        seen_on_host=seen_on_host(summary),
         caveats=caveats(summary),
         rows=[
             (name, [_cell(of(run), form) for run in summary["runs"]])
@@ -44,9 +56,10 @@ def render(summary: Json, raw: Path) -> str:
         calls=_calls(summary),
         latency=plots.latency_curves(summary, raw),
         cpu=plots.cpu_bars(summary),
-        facts=_facts,
+        facts=facts,
         shell=shlex.join,
     )
+    return text
 
 
 def _cell(value: float | None, form: str) -> str:
@@ -61,17 +74,21 @@ def _counters(summary: Json) -> list[tuple[str, list[str]]]:
 def _calls(summary: Json) -> list[tuple[Json, str]]:
     """For each run, what each thread of the service was counted at."""
     return [
-        (run, ", ".join(f"{t['name']} {t['calls']:,}" for t in run["syscall_window"]["threads"]))
+        (
+            run,
+            ", ".join(f"{t['name']} {t['calls']:,}" for t in run["syscall_window"]["threads"])
+            or f"not counted: {run['syscall_window']['unknown']}",
+        )
         for run in summary["runs"]
     ]
 
 
-def _facts(values: dict[str, Any]) -> list[tuple[str, str]]:
+def facts(values: dict[str, Any]) -> list[tuple[str, str]]:
     """Nested settings as lines of name and value."""
     lines: list[tuple[str, str]] = []
     for name, value in values.items():
         if isinstance(value, dict):
-            lines += [(f"{name}: {inner}", text) for inner, text in _facts(value)]
+            lines += [(f"{name}: {inner}", text) for inner, text in facts(value)]
         else:
             lines.append((name.replace("_", " "), "–" if value is None else str(value)))
     return lines

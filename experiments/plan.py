@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
 TRANSPORTS = ("epoll", "bpf")
 PLAN = "plan.json"
+CLOSED = 0.0  # as a rate: a closed loop, each connection sends when it gets a reply
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What both arms are asked to do. `rate` is in requests a second, all connections together."""
+    """What all arms are asked to do, and on what. `rate` is in requests a second, all connections
+    together, in an open loop with Poisson arrivals."""
 
     # 256 bytes of payload in and 240 out: requests of 280 bytes, replies of 256.
     workload: str = "gemm:m=4,k=16,n=15,work=1"
     rate: float = 1000.0  # half of what two emulated CPUs can do
     connections: int = 128
+    depth: int = 24  # most unanswered requests of a connection
     wake_us: int = 60
+    # For the service and its executor, the last ones; the load has the others. 0: all share all.
+    service_cpus: int = 0
+    topology: str = "loopback"
+    congestion: str = ""  # as the machine has it
+    netem: dict[str, Any] = field(default_factory=dict)  # what topology.Netem takes; none
 
 
 @dataclass(frozen=True)
@@ -41,38 +49,62 @@ class Timing:
 
 @dataclass(frozen=True)
 class Run:
-    """One arm of one pair. Both arms of a pair have the same `seed`, so the same arrivals."""
+    """One arm of one pair at one point. All arms of a pair have the same `seed`, so the same
+    arrivals."""
 
     number: int  # from 1, in order of time
+    point: str
     pair: int
+    arm: str
     transport: str
     seed: int
 
     @property
     def name(self) -> str:
         """Of the run's folder."""
-        return f"{self.number:02}-pair{self.pair}-{self.transport}"
+        return f"{self.number:04}-{self.point}-pair{self.pair}-{self.arm}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Transports × pairs under a condition."""
+    """Points × pairs × arms. A point is a condition with a name. An arm has the name of its
+    transport, and a number from the second time on where one is compared with itself."""
 
     seed: int
     pairs: int = 2
     transports: tuple[str, ...] = TRANSPORTS
-    condition: Condition = Condition()
+    points: dict[str, Condition] = field(default_factory=lambda: numbered([Condition()]))
     timing: Timing = Timing()
+    asks: str = ""
+    exact: bool = False  # on one emulated CPU, where a nanosecond of run time is an instruction
+
+    @property
+    def arms(self) -> dict[str, str]:
+        """Transports by arm. The first is the baseline."""
+        arms: dict[str, str] = {}
+        for i, transport in enumerate(self.transports):
+            before = self.transports[:i].count(transport)
+            arms[f"{transport}{before + 1}" if before else transport] = transport
+        return arms
 
     def runs(self) -> Iterator[Run]:
-        """The runs in order: pairs one after the other, the arms of each in random order."""
+        """The runs in order. One pair of every point, in random order, then the next pair of every
+        point: what drifts, drifts for all. The arms of a pair follow each other, in random order.
+        """
         randomness = random.Random(self.seed)
+        arms = self.arms
+        number = 0
         for pair in range(1, self.pairs + 1):
-            arms = randomness.sample(self.transports, len(self.transports))
-            seed = randomness.getrandbits(32)
-            for arm, transport in enumerate(arms, start=1):
-                number = (pair - 1) * len(arms) + arm
-                yield Run(number, pair, transport, seed)
+            for point in randomness.sample(list(self.points), len(self.points)):
+                order = randomness.sample(list(arms), len(arms))
+                seed = randomness.getrandbits(32)
+                for arm in order:
+                    number += 1
+                    yield Run(number, point, pair, arm, arms[arm], seed)
+
+    def run_count(self) -> int:
+        """How many that are."""
+        return len(self.points) * self.pairs * len(self.transports)
 
     def write(self, raw: Path) -> None:
         """Into an experiment's folder of raw data."""
@@ -82,14 +114,46 @@ class Plan:
     def read(cls, raw: Path) -> Self:
         """Raises OSError or ValueError when there is none, or one of another version."""
         values = json.loads((raw / PLAN).read_text())
-        condition = _make(Condition, values.pop("condition"))
-        timing = _make(Timing, values.pop("timing"))
-        transports = tuple(values.pop("transports"))
-        return cls(**values, transports=transports, condition=condition, timing=timing)
+        values["points"] = {name: _make(Condition, of) for name, of in values["points"].items()}
+        values["timing"] = _make(Timing, values["timing"])
+        values["transports"] = tuple(values["transports"])
+        plan: Self = _make(cls, values)
+        return plan
+
+
+def numbered(conditions: Iterable[Condition]) -> dict[str, Condition]:
+    """Points: conditions by name."""
+    return {f"p{number:02}": one for number, one in enumerate(conditions, start=1)}
+
+
+def labels(points: Mapping[str, Condition]) -> dict[str, str]:
+    """Each point by what differs among their conditions; by its rate where nothing does."""
+    conditions = list(points.values())
+    names = [one.name for one in fields(Condition)]
+    varied = [
+        name for name in names if any(getattr(one, name) != getattr(conditions[0], name)
+                                      for one in conditions)
+    ] or ["rate"]  # fmt: skip
+    return {
+        point: ", ".join(_words(name, getattr(one, name)) for name in varied)
+        for point, one in points.items()
+    }
+
+
+def _words(name: str, value: Any) -> str:
+    if name == "rate":
+        return f"{value:,.10g}/s" if value else "closed loop"
+    if name in ("workload", "topology"):
+        return str(value)
+    if name == "service_cpus":
+        return f"{value} CPU{'s'[: value != 1]}" if value else "all CPUs"
+    if name == "netem":
+        return " ".join(f"{key} {of}" for key, of in value.items()) or "no netem"
+    return f"{name.replace('_', ' ')} {value or 'as it is'}"
 
 
 def _make(kind: type[Any], values: dict[str, Any]) -> Any:
-    known = {field.name for field in fields(kind)}
+    known = {one.name for one in fields(kind)}
     if values.keys() != known:
         raise ValueError(f"{kind.__name__} has {sorted(known)}, the file has {sorted(values)}")
     return kind(**values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from experiments import programs
 from experiments.errors import ExperimentError
-from experiments.hypervisor import READINGS, Hypervisor
+from experiments.hypervisor import Hypervisor, keep
 from experiments.progress import Bar, follow
 
 TICK_S = 0.2
@@ -23,7 +22,7 @@ Lines = Callable[[list[bytes]], None]
 
 
 def run(command: Sequence[str], raw: Path, bar: Bar) -> None:
-    """Runs it with a bar, and writes what the VM cost the host at each mark of it.
+    """Runs it with a bar, and keeps what the VM cost the host at each mark of a run.
 
     Raises ExperimentError, or KeyboardInterrupt when what ran has cleaned up after itself.
     """
@@ -37,11 +36,14 @@ def run(command: Sequence[str], raw: Path, bar: Bar) -> None:
     assert process.stdout
     assert process.stderr
     hypervisor = Hypervisor(process.pid)
-    readings: dict[str, list[float | None]] = {}
+    readings: dict[str, list[float]] = {}
     said: list[bytes] = []
 
     def mark(run_: str) -> None:
-        readings.setdefault(run_, []).append(hypervisor.cpu_us())
+        cpu_us = hypervisor.cpu_us()
+        if cpu_us is not None:
+            readings.setdefault(run_, []).append(cpu_us)
+            keep(raw / run_, readings[run_])
 
     def take_events(lines: list[bytes]) -> None:
         for line in lines:
@@ -67,7 +69,6 @@ def run(command: Sequence[str], raw: Path, bar: Bar) -> None:
             raise
     if process.returncode:
         raise failure(command, process.returncode, b"\n".join(said).decode(errors="replace"))
-    (raw / READINGS).write_text(json.dumps(readings, indent=2) + "\n")
 
 
 def relay(outputs: dict[int, Lines], tick: Callable[[], None]) -> None:

@@ -6,11 +6,13 @@ import json
 import os
 import select
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from experiments import programs
+from experiments.cases import DUE
 from experiments.errors import ExperimentError
 from experiments.plan import Condition
 
@@ -23,14 +25,24 @@ class Service:
     """`bpf-gpu-server serve` from the start of the `with` block, where it already serves, to its
     end, where it has left. Raises ExperimentError when either does not work."""
 
-    def __init__(self, transport: str, condition: Condition, log: Path) -> None:
+    def __init__(
+        self, transport: str, condition: Condition, log: Path, prefix: Sequence[str] = ()
+    ) -> None:
         self.transport, self._log = transport, log
         self.name = f"experiment-{os.getpid()}"
-        self.command = programs.command_line(
+        serve = programs.command_line(
             "serve", "--instance", self.name, "--port", "0", "--transport", transport,
             "--workload", condition.workload, "--wake-us", str(condition.wake_us),
             "--max-connections", str(max(1024, condition.connections)),
         )  # fmt: skip
+        self.command = [*prefix, *serve]
+        if condition.workload.startswith(DUE):
+            self.command += ["--executor", "due"]
+
+    def listen_on(self, address: str) -> Self:
+        """On an address that another network namespace reaches, instead of loopback."""
+        self.command += ["--bind", address, "--allow-remote"]
+        return self
 
     def __enter__(self) -> Self:
         ready, ready_end = os.pipe()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from experiments.accounts import Sample, parse, spent, within
 from experiments.errors import ExperimentError
-from experiments.hypervisor import READINGS
-from experiments.plan import Plan, Run
+from experiments.hypervisor import kept
+from experiments.measure import ENVIRONMENT, RUN, complete
+from experiments.plan import Plan, Run, labels
 from experiments.records import answered_between, read_verified
 
 # Accounts shown a request; a transport that has no such account has no such key.
@@ -41,48 +42,65 @@ Json = dict[str, Any]
 
 
 def summarise(raw: Path) -> Json:
-    """The summary of an experiment, in the order in which it ran.
+    """The summary of an experiment: its complete runs, in the order in which they ran.
 
-    Raises ExperimentError when raw data are missing or damaged.
+    Raises ExperimentError when there is none, or raw data are missing or damaged.
     """
     try:
         plan = Plan.read(raw)
-        environment = json.loads((raw / "environment.json").read_text())
-        runs = [summarise_run(plan, run, raw / run.name) for run in plan.runs()]
+        environment = json.loads((raw / ENVIRONMENT).read_text())
+        done = [run for run in plan.runs() if complete(raw / run.name)]
+        runs = [summarise_run(plan, run, raw / run.name) for run in done]
         host = json.loads((raw / "host.json").read_text())
     except (OSError, ValueError, KeyError) as error:
         raise ExperimentError(
             f"read the raw data in {raw}", f"{type(error).__name__}: {error}",
-            "run `python3 -m experiments demo` again, to its end",
+            "run it again, to its end",
         ) from error  # fmt: skip
+    if not runs:
+        raise ExperimentError(f"read the raw data in {raw}", "no run is complete", "run it again")
     return {
         "kernel": environment["kernel"],
         "runs": runs,
+        "runs_missing": plan.run_count() - len(runs),
         "plan": asdict(plan),
+        "arms": list(plan.arms),
+        "points": {
+            point: {"label": label, "condition": asdict(plan.points[point])}
+            for point, label in labels(plan.points).items()
+        },
         "environment": environment,
         "host": host,
     }
 
 
+def of_point(summary: Json, point: str) -> Json:
+    """The part of a summary that is about one point, with its `condition` and `label`."""
+    runs = [run for run in summary["runs"] if run["point"] == point]
+    return {**summary, **summary["points"][point], "runs": runs}
+
+
 def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
     """One run. Raises OSError, ValueError or KeyError."""
     load = json.loads((folder / "load.json").read_text())
-    facts = json.loads((folder / "run.json").read_text())
+    facts = json.loads((folder / RUN).read_text())
     start_us = load["measured_from_monotonic_ns"] / 1e3
     # To the last reply: a service that fell behind answers after the measured time.
     end_us = start_us + max(plan.timing.measured, load["span_s"]) * 1e6
     samples = read_samples(folder)
     first, last = within(samples, start_us, end_us)
-    answered = answered_between(read_verified(folder / "records.bin"), first["at"], last["at"])
+    answered = answered_between(read_verified(folder), first["at"], last["at"])
     if not answered:
         raise ValueError(f"{folder}: no verified reply while the accounts were read")
     used = spent(first, last, facts["cpus"])
     calls = facts["system_calls"]
     counters = json.loads((folder / "counters.json").read_text())["counters"]
     return {
+        "arm": run.arm,
         "transport": run.transport,
+        "point": run.point,
         "pair": run.pair,
-        "workload": plan.condition.workload,
+        "workload": plan.points[run.point].workload,
         "sent": load["sent"],
         "verified": load["verified"],
         "failures": load["failures"],
@@ -90,7 +108,9 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         "latency_us": {key: load["latency_us"][key] for key in PERCENTILES},
         "cpu_us_per_request": per_request(used, answered),
         "loop_user_us": used.get("loop.ticks.user"),
-        "service_syscalls_after_start": sum(thread["calls"] for thread in calls["threads"]),
+        "service_syscalls_after_start": None
+        if calls["unknown"]
+        else sum(thread["calls"] for thread in calls["threads"]),
         "number": run.number,
         "seed": run.seed,
         "valid": load["valid"],
@@ -110,16 +130,14 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
 def read_samples(folder: Path) -> list[Sample]:
     """The readings of a run, with what the VM had cost its host at each, where that was seen."""
     samples = [parse(raw) for raw in json.loads((folder / "samples.json").read_text())]
-    seen = json.loads((folder.parent / READINGS).read_text()).get(folder.name, [])
-    for sample, cpu_us in zip(samples, seen, strict=False):
-        if cpu_us is not None:
-            sample["vm"] = cpu_us
+    for sample, cpu_us in zip(samples, kept(folder), strict=False):
+        sample["vm"] = cpu_us
     return samples
 
 
 def run_folder(run: Json) -> str:
     """Name of the folder with a run's raw data."""
-    return Run(run["number"], run["pair"], run["transport"], run["seed"]).name
+    return Run(**{one.name: run[one.name] for one in fields(Run)}).name
 
 
 PERCENTILES = ("p50", "p90", "p99", "p999", "max")

@@ -35,6 +35,15 @@ def threads_of(pids: Iterable[int]) -> dict[int, str]:
     return found
 
 
+def unknown() -> str:
+    """Why this machine cannot count them; nothing where it can."""
+    try:
+        _tracepoint_id()
+    except ExperimentError as error:
+        return error.said
+    return ""
+
+
 class SystemCalls:
     """Counts while the `with` block runs, and keeps the counts: `{thread id: calls}`."""
 
@@ -44,7 +53,7 @@ class SystemCalls:
         self.counts: dict[int, int] = {}
 
     def __enter__(self) -> Self:
-        event = _tracepoint_id()
+        event = _tracepoint_id() if self._tids else 0
         try:
             for tid in self._tids:
                 self._fds[tid] = _open_counter(event, tid)

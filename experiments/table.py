@@ -1,4 +1,4 @@
-"""The summary on a terminal: a column a run, and what the two transports' means differ by."""
+"""The summary on a terminal: a column a run, and what two arms' means differ by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.means import Json, mean, transports, values
+from experiments.means import Json, arms, mean, values
 
 Row = tuple[str, Callable[[Json], float | None], str]
 
@@ -30,7 +30,7 @@ ROWS: tuple[Row, ...] = (
     ("loop's user time, µs in all", lambda run: run["loop_user_us"], ",.0f"),
     ("service's system calls", lambda run: run["service_syscalls_after_start"], ",.0f"),
 )
-# Counts and totals of one thread are no means of a transport's cost.
+# Counts and totals of one thread are no means of an arm's cost.
 _NOT_COMPARED = {ROWS[i][0] for i in (0, 1, 2, -2, -1)}
 
 
@@ -47,17 +47,16 @@ def _cpu(run: Json, account: str) -> float | None:
 def show(summary: Json, console: Console | None = None) -> None:
     """Prints the table, and what must not be read into it."""
     console = console or Console()
-    table = Table(title=f"{summary['plan']['condition']['workload']}, Linux {summary['kernel']}")
+    table = Table(title=f"{summary['condition']['workload']}, Linux {summary['kernel']}")
     table.add_column("")
-    arms = transports(summary)
     for run in summary["runs"]:
-        table.add_column(f"{run['transport']}\npair {run['pair']}", justify="right")
-    compared = arms == ["epoll", "bpf"]
+        table.add_column(f"{run['arm']}\npair {run['pair']}", justify="right")
+    compared = arms(summary) if len(arms(summary)) == 2 else None
     if compared:
-        table.add_column("bpf to\nepoll", justify="right", style="bold")
+        table.add_column("{1} to\n{0}".format(*compared), justify="right", style="bold")
     for name, of, form in rows_of(summary):
         cells = [_cell(of(run), form) for run in summary["runs"]]
-        table.add_row(name, *cells, *([_change(summary, name, of)] if compared else []))
+        table.add_row(name, *cells, *([_change(summary, name, of, *compared)] if compared else []))
     console.print(table)
     for line in caveats(summary):
         console.print(line)
@@ -67,16 +66,23 @@ def _cell(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _change(summary: Json, name: str, of: Callable[[Json], float | None]) -> str:
+def _change(
+    summary: Json, name: str, of: Callable[[Json], float | None], baseline: str, candidate: str
+) -> str:
     if name in _NOT_COMPARED:
         return ""
-    before = mean(values(summary, "epoll", of))
-    after = mean(values(summary, "bpf", of))
+    before = mean(values(summary, baseline, of))
+    after = mean(values(summary, candidate, of))
     return f"{(after - before) / before:+.0%}" if before and after is not None else ""
 
 
 def in_vm(summary: Json) -> bool:
     """Whether the runs took place in a VM that this project started."""
+    return bool(summary["plan"]["exact"]) or seen_on_host(summary)
+
+
+def seen_on_host(summary: Json) -> bool:
+    """Whether it is known what the VM cost its host; then that is the account to compare."""
     return any("vm_on_host" in run["cpu_us_per_request"] for run in summary["runs"])
 
 
@@ -84,18 +90,26 @@ def caveats(summary: Json) -> list[str]:
     """What to know before quoting a figure, one sentence each."""
     environment: dict[str, Any] = summary["environment"]
     lines = []
-    if environment["accelerator"].startswith("TCG"):
+    if summary["plan"]["exact"]:
+        lines.append(
+            "A µs is a thousand instructions of one emulated CPU, which knows no caches and has no "
+            "executor beside it."
+        )
+    elif environment["accelerator"].startswith("TCG"):
         lines.append(
             "The CPU is emulated: both transports are known to run, which is better is not."
         )
     pairs = summary["plan"]["pairs"]
     if pairs < 5:
         lines.append(f"{pairs} pair{'s'[: pairs != 1]} cannot tell a difference from chance.")
+    whole = "the VM on its host" if seen_on_host(summary) else "the whole machine"
     lines.append(
         "On loopback receiving is charged to the sender, and interrupts of an idle CPU to nobody: "
-        "compare the CPU of " + ("the VM on its host." if in_vm(summary) else "the whole machine.")
+        f"compare the CPU of {whole}."
     )
+    if summary["runs_missing"]:
+        lines.append(f"{summary['runs_missing']} runs are missing: the experiment has not ended.")
     for run in summary["runs"]:
         for reason in run["invalid_reasons"]:
-            lines.append(f"Run {run['number']} ({run['transport']}) is not valid: {reason}.")
+            lines.append(f"Run {run['number']} ({run['arm']}) is not valid: {reason}.")
     return lines

@@ -7,6 +7,8 @@ every quarter of a second and go up by so much CPU a second as `CPU_US` says.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ CALLS = {
     "bpf": [{"name": "supervisor", "calls": 0}, {"name": "loop", "calls": 0}],
 }
 VM_US = 1_300_000  # a second
+Figure = Callable[[Run], float]
 # Of the egress, a reply.
 PER_REPLY = {"steps": 3, "timer_wakes": 1, "doorbell_wakes": 0, "submissions": 2, "sends": 1}
 MACHINE = {
@@ -53,18 +56,22 @@ MACHINE = {
 HOST = {"kernel": "6.12-host", "versions": {"numpy": "2"}, "revision": "0123456789ab"}
 
 
-def record(raw: Path, plan: Plan, failures: dict[str, int] | None = None) -> None:
-    """Writes a whole folder; `failures` are those of each run."""
+def record(
+    raw: Path, plan: Plan, failures: dict[str, int] | None = None, vm_us: Figure = lambda run: VM_US
+) -> None:
+    """Writes a whole folder; `failures` are those of each run, `vm_us` what a second of it costs
+    the VM's host."""
     raw.mkdir(parents=True)
     plan.write(raw)
     write(raw / "environment.json", MACHINE)
     write(raw / "host.json", HOST)
     for run in plan.runs():
-        record_run(raw / run.name, plan, run, failures or {})
-    write(raw / "hypervisor.json", {run.name: on_host(plan) for run in plan.runs()})
+        record_run(raw / run.name, plan, run, failures or {}, vm_us(run))
 
 
-def record_run(folder: Path, plan: Plan, run: Run, failures: dict[str, int]) -> None:
+def record_run(
+    folder: Path, plan: Plan, run: Run, failures: dict[str, int], vm_us: float = VM_US
+) -> None:
     folder.mkdir()
     count = int(RATE * plan.timing.measured)
     failed = sum(failures.values())
@@ -77,6 +84,7 @@ def record_run(folder: Path, plan: Plan, run: Run, failures: dict[str, int]) -> 
     write(folder / "load.json", load_result(plan, count, failures))
     write(folder / "samples.json", samples(plan, run.transport))
     write(folder / "run.json", facts(run))
+    write(folder / "hypervisor.json", on_host(plan, vm_us))
     write(folder / "counters.json", {"counters": counters(count)})
 
 
@@ -103,9 +111,9 @@ def samples(plan: Plan, transport: str) -> list[Raw]:
     return [sample(START_S + t, transport) for t in times.tolist()]
 
 
-def on_host(plan: Plan) -> list[float]:
+def on_host(plan: Plan, vm_us: float) -> list[float]:
     """What the VM has cost its host at each of the samples."""
-    return [(sample["at"] / 1e9 - START_S) * VM_US for sample in samples(plan, "epoll")]
+    return [(sample["at"] / 1e9 - START_S) * vm_us for sample in samples(plan, "epoll")]
 
 
 def sample(at_s: float, transport: str) -> Raw:
@@ -135,9 +143,10 @@ def counters(replies: int) -> dict[str, dict[str, int]]:
 
 
 def facts(run: Run) -> dict[str, Any]:
-    calls = {"seconds": 1.0, "threads": CALLS[run.transport]}
+    calls = {"seconds": 1.0, "threads": CALLS[run.transport], "unknown": ""}
     command = ["bpf-gpu-server", "serve", "--transport", run.transport]
     return {
+        **asdict(run),
         "cpus": CPUS,
         "system_calls": calls,
         "commands": {"service": command, "load": ["load", "--seed", str(run.seed)]},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments import __main__ as entry
-from experiments import exact, exact_runs, programs
+from experiments import cases, exact, exact_runs, programs
 from experiments.plan import TRANSPORTS, Condition
 from experiments.service import Service
 
@@ -74,10 +74,9 @@ def test_status_and_result_of_the_command(
 @pytest.mark.root
 def test_results_fall_due_after_the_set_time(tmp_path: Path) -> None:
     """Here, with epoll; the VM's run has bpf."""
-    exact_runs.write_cases(tmp_path / exact_runs.CASES)
+    cases.write_due(tmp_path / exact_runs.CASES, 16, exact_runs.SEED)
     condition = Condition(f"due:service_us={SERVICE_US}", connections=8)
     service = Service("epoll", condition, tmp_path / "service.log")
-    service.command += ["--executor", "due"]
     with service:
         port = service.state()["port"]
         command = [programs.native_program("load"), "--port", str(port), "--connections", "8"]

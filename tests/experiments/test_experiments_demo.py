@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from experiments import demo
+from experiments import place
 from experiments.plan import TRANSPORTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ def test_user_space_left_the_request_path_of_bpf(summary: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S + 10)
 def test_accounts_are_parts_of_the_machine(summary: Any) -> None:
-    place = demo.find_place(TRANSPORTS)
+    where = place.find(TRANSPORTS)
     for run in summary["runs"]:
         cpu = run["cpu_us_per_request"]
         parts = [cpu[name] for name in ("service_user", "service_system", "executor", "client")]
@@ -77,7 +77,7 @@ def test_accounts_are_parts_of_the_machine(summary: Any) -> None:
         assert cpu["service_system"] > 0
         # What else runs, and interrupts, are in the machine's account only.
         assert sum(parts) < cpu["machine"] * 1.02
-        if place.boot_s:
+        if where.boot_s:
             assert cpu["vm_on_host"] > 0
         assert run["machine_source"] == "/proc/schedstat"
         assert 0 < run["machine_busy_share"] <= 1.02
@@ -112,9 +112,9 @@ assert 1000 <= counted.counts[ours] <= 1004, counted.counts
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S + 10)
 def test_system_calls_are_counted_one_by_one() -> None:
-    place = demo.find_place(TRANSPORTS)
+    where = place.find(TRANSPORTS)
     done = subprocess.run(
-        [*place.prefix, place.python, "-c", COUNT], cwd=ROOT, capture_output=True, text=True,
+        [*where.prefix, where.python, "-c", COUNT], cwd=ROOT, capture_output=True, text=True,
         timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

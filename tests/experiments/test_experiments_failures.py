@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments import demo, generator, measure, programs
+from experiments import experiment, generator, measure, programs
 from experiments.errors import ExperimentError
-from experiments.generator import Generator
-from experiments.plan import Condition, Plan, Timing
+from experiments.generator import Generator, Server
+from experiments.hypervisor import kept
+from experiments.place import Place
+from experiments.plan import Condition, Plan, Timing, numbered
 from experiments.service import RUNTIME, Service
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +55,7 @@ def planned(raw: Path, plan: Plan) -> Path:
 
 def test_a_service_that_cannot_start(tmp_path: Path, nothing_left: None) -> None:
     condition = Condition(workload="gemm:m=0,k=16,n=15,work=1")
-    raw = planned(tmp_path / "raw", Plan(1, 1, ("epoll",), condition, QUICK))
+    raw = planned(tmp_path / "raw", Plan(1, 1, ("epoll",), numbered([condition]), QUICK))
     with pytest.raises(ExperimentError) as caught:
         measure.measure(raw, silent, lambda run: None)
     assert caught.value.tried == "start the service with transport epoll"
@@ -94,7 +96,6 @@ def test_a_generator_that_cannot_run(
 ) -> None:
     fake = script(tmp_path / "load", "import sys; sys.exit('load: no memory')")
     monkeypatch.setattr(programs, "native_program", lambda name: fake)
-    monkeypatch.setattr(measure, "SystemCalls", NotCounted)
     raw = planned(tmp_path / "raw", Plan(1, 1, ("epoll",), timing=QUICK))
     with pytest.raises(ExperimentError, match="run the load") as caught:
         measure.measure(raw, silent, lambda run: None)
@@ -107,23 +108,10 @@ def test_a_generator_that_does_not_connect(
     fake = script(tmp_path / "load", "import time; time.sleep(60)")
     monkeypatch.setattr(programs, "native_program", lambda name: fake)
     monkeypatch.setattr(generator, "CONNECT_S", 0.5)
-    load = Generator(Condition(), QUICK, 1, 9, tmp_path / "cases.bin")
+    load = Generator(Condition(), QUICK, 1, Server("127.0.0.1", 9), tmp_path / "cases.bin")
     with pytest.raises(ExperimentError, match="see the load begin"), load:
         load.wait_until_sending()
     assert load.ended(0)
-
-
-class NotCounted:
-    """Instead of SystemCalls, where tracefs may not be mounted."""
-
-    def __init__(self, tids: object) -> None:
-        self.counts: dict[int, int] = {}
-
-    def __enter__(self) -> NotCounted:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 def test_a_program_that_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,19 +123,19 @@ def test_a_program_that_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_requests_that_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match="make the requests") as caught:
-        demo.prepare(tmp_path / "raw", Plan(1, condition=Condition(workload="sudoku")))
+        experiment.prepare(tmp_path / "raw", Plan(1, points=numbered([Condition("sudoku")])))
     assert "sudoku" in caught.value.said
 
 
 def test_a_folder_with_something_else_in_it(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ExperimentError, match="other files in it"):
-        demo.prepare(tmp_path, Plan(1))
+        experiment.prepare(tmp_path, Plan(1))
     assert (tmp_path / "thesis.tex").exists()
 
 
 def test_a_folder_that_the_vm_does_not_see(tmp_path: Path) -> None:
-    place = demo.Place(("vm",), "python3", 5.0, "", tmp_path / "project")
+    place = Place(("vm",), "python3", 5.0, "", tmp_path / "project")
     place.check_sees(tmp_path / "project" / "build" / "demo")
     with pytest.raises(ExperimentError, match="sees only"):
         place.check_sees(tmp_path / "elsewhere")
@@ -157,7 +145,7 @@ def test_what_the_other_side_said_is_told(tmp_path: Path) -> None:
     error = ExperimentError("open the lid", "EPERM", "ask first").render()
     python = script(tmp_path / "python", f"import sys; print({error!r}, file=sys.stderr); exit(1)")
     with pytest.raises(ExperimentError) as caught:
-        demo.run(Plan(1), demo.Place((), str(python), 0.0, ""), tmp_path)
+        experiment.run(Plan(1), Place((), str(python), 0.0, ""), tmp_path)
     assert caught.value.render() == error
 
 
@@ -166,7 +154,7 @@ def test_a_lost_vm_is_told(tmp_path: Path) -> None:
         tmp_path / "python", "import sys; print('qemu: no', file=sys.stderr); exit(125)"
     )
     with pytest.raises(ExperimentError) as caught:
-        demo.run(Plan(1), demo.Place((), str(python), 0.0, ""), tmp_path)
+        experiment.run(Plan(1), Place((), str(python), 0.0, ""), tmp_path)
     assert "left with 125" in caught.value.said
     assert "qemu: no" in caught.value.said
 
@@ -174,7 +162,7 @@ def test_a_lost_vm_is_told(tmp_path: Path) -> None:
 def test_the_vm_says_what_takes_so_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "import sys; print('vm: building', file=sys.stderr); print('noise', file=sys.stderr)"
     python = script(tmp_path / "python", text)
-    demo.run(Plan(1, pairs=1), demo.Place((), str(python), 0.0, ""), tmp_path)
+    experiment.run(Plan(1, pairs=1), Place((), str(python), 0.0, ""), tmp_path)
     shown = capsys.readouterr().err
     assert "vm: building" in shown
     assert "noise" not in shown
@@ -183,7 +171,7 @@ def test_the_vm_says_what_takes_so_long(tmp_path: Path, capsys: pytest.CaptureFi
 def test_phases_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ['{"phase": "one", "seconds": 2}', "not an event", '{"phase": "two", "seconds": 3}']
     python = script(tmp_path / "python", f"print({chr(10).join(lines)!r})")
-    demo.run(Plan(1, pairs=1), demo.Place((), str(python), 0.0, ""), tmp_path)
+    experiment.run(Plan(1, pairs=1), Place((), str(python), 0.0, ""), tmp_path)
     shown = capsys.readouterr().err
     assert "one (" in shown
     assert "two (" in shown
@@ -205,15 +193,16 @@ for burn in (0, 0.3):
 """,
     )
     python = script(tmp_path / "python", f"import subprocess; subprocess.run([{str(busy)!r}])")
-    demo.run(Plan(1, pairs=1), demo.Place((), str(python), 0.0, ""), tmp_path)
-    first, second = json.loads((tmp_path / "hypervisor.json").read_text())["01-run"]
+    (tmp_path / "01-run").mkdir()
+    experiment.run(Plan(1, pairs=1), Place((), str(python), 0.0, ""), tmp_path)
+    first, second = kept(tmp_path / "01-run")
     assert 0.25e6 < second - first < 0.4e6
 
 
 def test_marks_without_a_vm(tmp_path: Path) -> None:
     python = script(tmp_path / "python", """print('{"mark": "01-run"}')""")
-    demo.run(Plan(1, pairs=1), demo.Place((), str(python), 0.0, ""), tmp_path)
-    assert json.loads((tmp_path / "hypervisor.json").read_text()) == {"01-run": [None]}
+    experiment.run(Plan(1, pairs=1), Place((), str(python), 0.0, ""), tmp_path)
+    assert kept(tmp_path / "01-run") == []
 
 
 def test_an_interrupt_stops_the_other_side_first(tmp_path: Path) -> None:
@@ -229,8 +218,8 @@ print('{{"phase": "running", "seconds": 1}}', flush=True)
 time.sleep(60)
 """
     python = script(tmp_path / "python", body)
-    program = "import sys; from experiments import __main__, demo; from pathlib import Path; "
-    program += f"demo.find_place = lambda transports: demo.Place((), {str(python)!r}, 0.0, ''); "
+    program = "import sys; from experiments import __main__, place; "
+    program += f"place.find = lambda *of: place.Place((), {str(python)!r}, 0.0, ''); "
     program += f"sys.exit(__main__.main(['demo', '--out', {str(tmp_path / 'out')!r}]))"
     with subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE, text=True

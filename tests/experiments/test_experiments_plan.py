@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.plan import TRANSPORTS, Condition, Plan, Timing
+from experiments.plan import TRANSPORTS, Condition, Plan, Timing, labels, numbered
 
 
 def order(seed: int, pairs: int = 3) -> list[str]:
@@ -41,7 +41,15 @@ def test_run_folders_are_apart() -> None:
 
 
 def test_a_plan_survives_its_file(tmp_path: Path) -> None:
-    plan = Plan(3, 4, ("bpf",), Condition(rate=17.5, connections=3), Timing(measured=0.5))
+    plan = Plan(
+        3,
+        4,
+        ("bpf",),
+        numbered([Condition(rate=17.5), Condition(netem={"gap": 3})]),
+        Timing(measured=0.5),
+        "Why?",
+        True,
+    )
     plan.write(tmp_path)
     assert Plan.read(tmp_path) == plan
 
@@ -52,3 +60,39 @@ def test_a_plan_of_another_version_is_refused(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('"wake_us"', '"wake_ms"'))
     with pytest.raises(ValueError, match="wake_us"):
         Plan.read(tmp_path)
+
+
+def test_points_and_arms_are_shuffled_within_each_pair() -> None:
+    conditions = numbered(Condition(rate=rate) for rate in (10, 20, 30))
+    plan = Plan(9, 40, points=conditions)
+    runs = list(plan.runs())
+    assert len(runs) == plan.run_count() == 240
+    blocks = [runs[i : i + 6] for i in range(0, 240, 6)]
+    for pair, block in enumerate(blocks, start=1):
+        assert {run.pair for run in block} == {pair}
+        assert sorted({run.point for run in block}) == ["p01", "p02", "p03"]
+        for first, second in zip(block[::2], block[1::2], strict=True):
+            assert (first.point, first.seed) == (second.point, second.seed)
+            assert {first.arm, second.arm} == set(TRANSPORTS)
+    assert len({tuple(run.point for run in block) for block in blocks}) == 6  # every order
+    assert len({run.seed for run in runs}) == 120
+
+
+def test_a_transport_against_itself_has_two_arms() -> None:
+    plan = Plan(1, 3, ("epoll", "bpf", "epoll", "epoll"))
+    assert plan.arms == {"epoll": "epoll", "bpf": "bpf", "epoll2": "epoll", "epoll3": "epoll"}
+    assert len({run.name for run in plan.runs()}) == 12
+
+
+def test_a_point_is_called_by_what_differs() -> None:
+    conditions = [
+        Condition(rate=0),
+        Condition(rate=1500, service_cpus=1, netem={"delay_us": 50}),
+        Condition(wake_us=5, congestion="bbr"),
+    ]
+    assert list(labels(numbered(conditions)).values()) == [
+        "closed loop, wake us 60, all CPUs, congestion as it is, no netem",
+        "1,500/s, wake us 60, 1 CPU, congestion as it is, delay_us 50",
+        "1,000/s, wake us 5, all CPUs, congestion bbr, no netem",
+    ]
+    assert labels(numbered([Condition()])) == {"p01": "1,000/s"}

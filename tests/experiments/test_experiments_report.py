@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 from rich.console import Console
 
 from experiments import __main__ as command
 from experiments import environment, histograms, table
 from experiments.errors import ExperimentError
 from experiments.plan import Plan
-from experiments.records import RECORD, answered_between, latency_us, read_verified
-from experiments.summary import summarise
+from experiments.records import RECORD, answered_between, keep, latency_us, read, read_verified
+from experiments.summary import of_point, summarise
 from tests.experiments import recorded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -154,7 +155,7 @@ def test_page_escapes_what_it_shows(raw: Path) -> None:
 
 
 def test_table_compares_the_means(raw: Path) -> None:
-    summary = summarise(raw)
+    summary = of_point(summarise(raw), "p01")
     for run in summary["runs"]:
         run["latency_us"]["p99"] = 400.0 if run["transport"] == "epoll" else 300.0
     text = io.StringIO()
@@ -165,8 +166,9 @@ def test_table_compares_the_means(raw: Path) -> None:
 
 
 def test_report_without_a_vm(raw: Path) -> None:
-    recorded.write(raw / "hypervisor.json", {})
-    summary = summarise(raw)
+    for file in raw.glob("*/hypervisor.json"):
+        file.unlink()
+    summary = of_point(summarise(raw), "p01")
     assert all("vm_on_host" not in run["cpu_us_per_request"] for run in summary["runs"])
     text = io.StringIO()
     table.show(summary, Console(file=text, width=150))
@@ -178,18 +180,41 @@ def test_report_without_a_vm(raw: Path) -> None:
 def test_table_with_one_transport(tmp_path: Path) -> None:
     recorded.record(tmp_path / "raw", Plan(11, 1, ("epoll",)))
     text = io.StringIO()
-    table.show(summarise(tmp_path / "raw"), Console(file=text, width=150))
+    table.show(of_point(summarise(tmp_path / "raw"), "p01"), Console(file=text, width=150))
     assert "bpf" not in text.getvalue()
 
 
-@pytest.mark.parametrize(
-    "file", ["load.json", "samples.json", "run.json", "records.bin", "counters.json"]
-)
+@pytest.mark.parametrize("file", ["load.json", "samples.json", "records.bin", "counters.json"])
 def test_missing_raw_data(raw: Path, file: str) -> None:
     next(raw.glob(f"*/{file}")).unlink()
     with pytest.raises(ExperimentError) as caught:
         summarise(raw)
-    assert file in caught.value.said
+    assert file.replace("records.bin", "requests.parquet") in caught.value.said
+
+
+def test_runs_that_are_missing_are_said_to_be(raw: Path) -> None:
+    next(raw.glob("*/run.json")).unlink()
+    summary = of_point(summarise(raw), "p01")
+    assert (len(summary["runs"]), summary["runs_missing"]) == (3, 1)
+    assert "1 runs are missing: the experiment has not ended." in table.caveats(summary)
+    for file in raw.glob("*/run.json"):
+        file.unlink()
+    with pytest.raises(ExperimentError, match="no run is complete"):
+        summarise(raw)
+
+
+def test_records_are_the_same_as_parquet(raw: Path) -> None:
+    before = summarise(raw)
+    folder = next(raw.glob("*/records.bin")).parent
+    records = read(folder)
+    for file in raw.glob("*/records.bin"):
+        keep(file.parent)
+    assert not list(raw.glob("*/records.bin"))
+    assert (read(folder) == records).all()
+    assert summarise(raw) == before
+    names = parquet.read_table(folder / "requests.parquet").column_names
+    assert tuple(names) == RECORD.names
+    keep(folder)
 
 
 def test_torn_records(raw: Path) -> None:
@@ -197,6 +222,8 @@ def test_torn_records(raw: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(ExperimentError, match="raw data"):
         summarise(raw)
+    with pytest.raises(ValueError, match="multiple"):
+        keep(file.parent)
 
 
 def test_records_are_as_the_generator_defines_them() -> None:
@@ -215,7 +242,7 @@ def test_latency_is_sorted_and_of_verified_requests(tmp_path: Path) -> None:
     records["done_ns"] = 9000, 4000, 5000
     records["status"] = 0, 0, 6 << 8
     records.tofile(tmp_path / "records.bin")
-    verified = read_verified(tmp_path / "records.bin")
+    verified = read_verified(tmp_path)
     assert latency_us(verified).tolist() == [2.0, 8.0]
     assert answered_between(verified, 4, 9) == 1  # after 4 µs, up to 9 µs
 

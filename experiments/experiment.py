@@ -1,0 +1,87 @@
+"""An experiment's folder, and running what it has left to run.
+
+`raw/` in it has the plan, the requests, what the experiment ran on, and a folder for each run,
+which `measure` describes. Everything else in it is made from `raw/` and can be made again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import fields, replace
+from pathlib import Path
+
+from experiments import cases, environment, measure, records, remote
+from experiments.errors import ExperimentError
+from experiments.place import Place
+from experiments.plan import PLAN, Plan, Run
+from experiments.progress import Bar
+
+RAW, HOST = "raw", "host.json"
+
+
+def prepare(raw: Path, plan: Plan) -> None:
+    """Empties an experiment's folder, if it is one, and puts plan, requests and host there.
+
+    Raises ExperimentError.
+    """
+    if raw.exists():
+        if any(raw.iterdir()) and not (raw / PLAN).exists():
+            raise ExperimentError(
+                f"use the folder {raw}", f"it has other files in it, and no {PLAN}",
+                "choose another folder with --out",
+            )  # fmt: skip
+        shutil.rmtree(raw)
+    raw.mkdir(parents=True)
+    workloads = {measure.cases_file(raw, plan, one): one.workload for one in plan.points.values()}
+    cases.write(workloads, plan.seed)
+    (raw / HOST).write_text(json.dumps(environment.host(), indent=2) + "\n")
+    plan.write(raw)
+
+
+def read_plan(raw: Path) -> Plan:
+    """Of an experiment that was begun. Raises ExperimentError."""
+    try:
+        return Plan.read(raw)
+    except (OSError, ValueError, TypeError) as error:
+        raise ExperimentError(
+            f"read the experiment in {raw.parent}", f"{type(error).__name__}: {error}",
+            "name a folder that `bpf-gpu-server ab run` or the demo wrote",
+        ) from None  # fmt: skip
+
+
+def left(raw: Path, plan: Plan) -> list[Run]:
+    """The runs that are not complete."""
+    return [run for run in plan.runs() if not measure.complete(raw / run.name)]
+
+
+def check_the_same(raw: Path, plan: Plan) -> Plan:
+    """The plan to go on with: the one in the folder, when it is the same but for the seed, by the
+    same revision. Raises ExperimentError."""
+    begun = read_plan(raw)
+    same = replace(plan, seed=begun.seed)
+    changed = [one.name for one in fields(Plan)
+               if getattr(same, one.name) != getattr(begun, one.name)]  # fmt: skip
+    before = json.loads((raw / HOST).read_text())["revision"]
+    if before != (now := environment.revision()):
+        changed.append(f"the revision of this project ({before}, now {now})")
+    if changed:
+        raise ExperimentError(
+            f"go on with the experiment in {raw.parent}",
+            f"since it began these have changed: {', '.join(changed)}",
+            "put them back as they were, or begin again in another folder with --out",
+        )  # fmt: skip
+    return begun
+
+
+def run(plan: Plan, place: Place, raw: Path) -> None:
+    """Runs what is left of the plan with a progress bar. Raises ExperimentError, or
+    KeyboardInterrupt."""
+    unfinished = left(raw, plan)
+    if unfinished:
+        command = [*place.prefix, place.python, "-m", "experiments", "measure", str(raw.absolute())]
+        with Bar(place.boot_s + len(unfinished) * measure.run_seconds(plan)) as bar:
+            bar.phase("booting the VM" if place.boot_s else "starting", place.boot_s)
+            remote.run(command, raw, bar)
+    for done in plan.runs():
+        records.keep(raw / done.name)
