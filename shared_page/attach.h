@@ -24,7 +24,12 @@
 static const uint32_t layout_field_end[] = {PAGE_FIELDS(FIELD_END)};
 static const char *const layout_field_name[] = {PAGE_FIELDS(FIELD_NAME)};
 
-enum { LAYOUT_FIELDS = sizeof(layout_field_end) / sizeof(layout_field_end[0]) };
+enum {
+	LAYOUT_FIELDS = sizeof(layout_field_end) / sizeof(layout_field_end[0]),
+	PAGE_FRAME_BYTES = 4096, /* of x86-64, the only guest there is */
+	PAGE_FRAMES = (sizeof(struct shared_page) + PAGE_FRAME_BYTES - 1) /
+		      PAGE_FRAME_BYTES
+};
 
 /* FNV-1a, 64 bits, over the bytes of layout_field_end[], lowest first. */
 static inline uint64_t layout_hash(void)
@@ -113,6 +118,16 @@ static inline struct shared_page *page_refused(char *error, size_t error_size,
 	return NULL;
 }
 
+/* Returns the page at a mapping that is one; otherwise unmaps it. */
+static inline struct shared_page *page_checked(void *at, char *error,
+					       size_t error_size)
+{
+	if (page_matches((struct shared_page *)at, error, error_size))
+		return (struct shared_page *)at;
+	munmap(at, sizeof(struct shared_page));
+	return NULL;
+}
+
 /*
  * Maps the page behind fd, which may be closed afterwards, and checks it.
  * Returns NULL, with the reason in error, when it cannot be used.
@@ -138,10 +153,48 @@ static inline struct shared_page *page_attach(int fd, char *error,
 	if (at == MAP_FAILED)
 		return page_refused(error, error_size, fd,
 				    strerrorname_np(errno));
-	if (page_matches((struct shared_page *)at, error, error_size))
-		return (struct shared_page *)at;
-	munmap(at, sizeof(struct shared_page));
-	return NULL;
+	return page_checked(at, error, error_size);
+}
+
+/*
+ * The same for a page of a virtual machine whose memory is the file fd: it
+ * consists of frames of the file, which are mapped side by side in the order
+ * of frame[].
+ */
+static inline struct shared_page *page_attach_frames(int fd,
+						     const uint64_t *frame,
+						     size_t count, char *error,
+						     size_t error_size)
+{
+	const size_t size = (size_t)PAGE_FRAMES * PAGE_FRAME_BYTES;
+	const char *said = NULL;
+	struct stat status;
+	char *at;
+
+	if (count != PAGE_FRAMES)
+		return page_refused(error, error_size, fd,
+				    "the list of its frames is not whole");
+	if (fstat(fd, &status))
+		return page_refused(error, error_size, fd,
+				    strerrorname_np(errno));
+	at = (char *)mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+	if (at == MAP_FAILED)
+		return page_refused(error, error_size, fd,
+				    strerrorname_np(errno));
+	for (size_t i = 0; i < count && !said; i++) {
+		if (frame[i] >= (uint64_t)status.st_size / PAGE_FRAME_BYTES)
+			said = "a frame lies behind its end";
+		else if (mmap(at + i * PAGE_FRAME_BYTES, PAGE_FRAME_BYTES,
+			      PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			      fd,
+			      (off_t)frame[i] * PAGE_FRAME_BYTES) == MAP_FAILED)
+			said = strerrorname_np(errno);
+	}
+	if (!said)
+		return page_checked(at, error, error_size);
+	munmap(at, size);
+	return page_refused(error, error_size, fd, said);
 }
 
 #endif

@@ -12,16 +12,18 @@ import fcntl
 import mmap
 import os
 import stat
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from . import reading
+from . import frames, reading
 from .reading import CONSTANTS, ffi
 
 if TYPE_CHECKING:
     import numpy as np
 
 PAGE_SIZE_BYTES: int = ffi.sizeof("struct shared_page")
+PAGE_FRAMES = -(-PAGE_SIZE_BYTES // frames.FRAME_BYTES)
 _WRITERS = ("supervisor", "ingress", "egress", "executor")
 
 
@@ -63,12 +65,14 @@ class SharedPage:
             raise
 
     @classmethod
-    def attach(cls, fd: int) -> Self:
+    def attach(cls, fd: int, in_frames: Sequence[int] | None = None) -> Self:
         """The page behind a memfd or a BPF map, which stays the caller's.
 
-        Raises PageError when it cannot be mapped or has another layout.
+        With `in_frames`, `fd` is the memory of a virtual machine, and the page in it consists of
+        these frames, in this order. Raises PageError when it cannot be mapped or has another
+        layout.
         """
-        page = cls(_map(fd), fd)
+        page = cls(_map(fd) if in_frames is None else _map_frames(fd, in_frames), fd)
         try:
             page._check()
         except BaseException:
@@ -127,6 +131,14 @@ class SharedPage:
                 f"attach to the page: {field} is {there:#x} there and {ours:#x} here; let a part "
                 "built from the same sources initialise the page"
             )
+
+    def frames(self) -> list[int]:
+        """The numbers of the frames of memory that the page consists of, in order.
+
+        They hold for a BPF map, whose memory stays where it is. Raises PermissionError without
+        CAP_SYS_ADMIN.
+        """
+        return frames.frames_of(self._memory)
 
     @property
     def executor_state(self) -> int:
@@ -194,6 +206,17 @@ def _map(fd: int) -> mmap.mmap:
     except OSError as error:
         said = errno.errorcode.get(error.errno or 0, str(error.errno))
         raise _refused(fd, said) from error
+
+
+def _map_frames(fd: int, numbers: Sequence[int]) -> mmap.mmap:
+    if len(numbers) != PAGE_FRAMES:
+        raise _refused(fd, "the list of its frames is not whole")
+    try:
+        if max(numbers) >= os.fstat(fd).st_size // frames.FRAME_BYTES:
+            raise _refused(fd, "a frame lies behind its end")
+        return frames.map_frames(fd, numbers)
+    except OSError as error:
+        raise _refused(fd, errno.errorcode.get(error.errno or 0, str(error.errno))) from error
 
 
 def _refused(fd: int, said: str) -> PageError:

@@ -57,13 +57,21 @@ uint64_t serve(shared_page *page, Scheduler &scheduler, CpuHost &host, const Opt
     return 0;
 }
 
+shared_page *attach(const Options &options) {
+    const std::vector<uint64_t> &frames = options.page_frames;
+    char error[512];
+    shared_page *page = frames.empty() ? page_attach(options.page_fd, error, sizeof(error))
+                                       : page_attach_frames(options.page_fd, frames.data(),
+                                                            frames.size(), error, sizeof(error));
+    if (!page)
+        throw std::runtime_error(error);
+    return page;
+}
+
 int run(int argc, char **argv) {
     Options options = parse_options(argc, argv);
     std::vector<std::unique_ptr<Workload>> workloads = make_workloads(options.workloads);
-    char error[512];
-    shared_page *page = page_attach(options.page_fd, error, sizeof(error));
-    if (!page)
-        throw std::runtime_error(error);
+    shared_page *page = attach(options);
     auto scheduler = std::make_unique<Scheduler>(); // all zero
     for (const auto &workload : workloads)
         scheduler_add(*scheduler, workload->limits);

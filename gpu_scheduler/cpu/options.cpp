@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <getopt.h>
+#include <iterator>
 #include <stdexcept>
 
 #include "gpu_scheduler/cpu/options.hpp"
@@ -12,6 +14,9 @@ static const char help[] =
     "Takes requests from a shared page, computes them on the CPU and publishes the results there.\n"
     "\n"
     "  --page-fd N         descriptor of the page, inherited (required)\n"
+    "  --page-frames FILE  the descriptor is the memory of a virtual machine, and the page "
+    "consists\n"
+    "                      of the frames whose numbers the file lists\n"
     "  --workloads SPECS   what to serve (required), for example "
     "'gemm:m=4,k=16,n=15,work=1;empty'\n"
     "  --poll sleep|spin   while there is nothing to do: sleep after a short spin (default), or\n"
@@ -41,9 +46,20 @@ static bool spin_wanted(const char *text) {
     return !std::strcmp(text, "spin");
 }
 
+static std::vector<uint64_t> read_frames(const char *path) {
+    std::ifstream file(path);
+    std::istream_iterator<uint64_t> first(file), last;
+    std::vector<uint64_t> frames(first, last);
+    if (!file.eof() || frames.empty())
+        fail("--page-frames", "'" + std::string(path) + "' is no list of numbers",
+             "Give the file that `serve --page-frames` wrote");
+    return frames;
+}
+
 Options parse_options(int argc, char **argv) {
     static const option table[] = {
         {"page-fd", required_argument, nullptr, 'p'},
+        {"page-frames", required_argument, nullptr, 'f'},
         {"workloads", required_argument, nullptr, 'w'},
         {"poll", required_argument, nullptr, 'o'},
         {"sleep-us", required_argument, nullptr, 's'},
@@ -55,6 +71,8 @@ Options parse_options(int argc, char **argv) {
     for (int found; (found = getopt_long(argc, argv, "h", table, nullptr)) != -1;) {
         if (found == 'p')
             options.page_fd = static_cast<int>(number("--page-fd", optarg, 0, 1 << 20));
+        else if (found == 'f')
+            options.page_frames = read_frames(optarg);
         else if (found == 'w')
             options.workloads = optarg;
         else if (found == 'o')

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 struct Options {
     int page_fd = -1;
+    std::vector<uint64_t> page_frames; // none: the page is the file itself
     std::string workloads;
     bool spin = false;
     long sleep_us = 50;

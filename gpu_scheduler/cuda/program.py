@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from gpu_scheduler.cuda.device import require_gpu
 from gpu_scheduler.cuda.errors import GpuError
@@ -14,6 +15,7 @@ from gpu_scheduler.cuda.served import GraphSet
 from gpu_scheduler.workloads import SpecError, names, parse_spec
 from gpu_scheduler.workloads.spec import Spec
 from shared_page import PageError, SharedPage, constants
+from shared_page.frames import read_frames
 
 _LOOK_S = 0.02  # between looks whether the scheduler still runs; requests do not wait for it
 _PR_SET_PDEATHSIG = 1
@@ -24,6 +26,8 @@ Takes requests from a shared page, computes them with CUDA graphs that the GPU l
 publishes the results there.
 
   --page-fd N         descriptor of the page, inherited (required)
+  --page-frames FILE  the descriptor is the memory of a virtual machine, and the page consists
+                      of the frames whose numbers the file lists
   --workloads SPECS   what to serve, for example 'gemm:m=4,k=16,n=15,work=1;empty'
 
 SIGTERM, SIGINT and the page's stop word let it finish what was submitted and leave.
@@ -56,16 +60,17 @@ def _die_with_parent() -> None:
 
 
 def _run(graphs: GraphSet, argv: Sequence[str] | None) -> None:
-    page_fd, text = _parse(sys.argv[1:] if argv is None else argv, not graphs.lanes)
-    specs = _parse_specs(text) if text else []
-    with SharedPage.attach(page_fd) as page:
+    given = _parse(sys.argv[1:] if argv is None else argv, not graphs.lanes)
+    specs = _parse_specs(given["--workloads"]) if given["--workloads"] else []
+    frames = _read_frames(given["--page-frames"]) if given["--page-frames"] else None
+    with SharedPage.attach(int(given["--page-fd"]), frames) as page:
         require_gpu()
         _serve(page, graphs, specs)
 
 
-def _parse(argv: Sequence[str], needs_workloads: bool) -> tuple[int, str]:
-    """The page's descriptor and the specifications. Raises GpuError; prints the help and exits."""
-    given = {"--page-fd": "", "--workloads": ""}
+def _parse(argv: Sequence[str], needs_workloads: bool) -> dict[str, str]:
+    """Each option's value, "" where it is missing. Raises GpuError; prints the help and exits."""
+    given = {"--page-fd": "", "--page-frames": "", "--workloads": ""}
     rest = list(argv)
     while rest:
         option = rest.pop(0)
@@ -76,17 +81,25 @@ def _parse(argv: Sequence[str], needs_workloads: bool) -> tuple[int, str]:
             said = f"'{option}' is not understood"
             raise GpuError("reading the command line", said, "See --help for the options")
         given[option] = rest.pop(0)
-    text, specs = given["--page-fd"], given["--workloads"]
+    text = given["--page-fd"]
     if not text:
         do = "Pass the descriptor of a shared page"
         raise GpuError("reading the command line", "--page-fd is missing", do)
     if not text.isascii() or not text.isdigit():
         do = "Give a whole number, 0 or more"
         raise GpuError("reading --page-fd", f"'{text}' is not usable", do)
-    if not specs and needs_workloads:
+    if not given["--workloads"] and needs_workloads:
         do = "Name what to serve, such as 'empty'"
         raise GpuError("reading the command line", "--workloads is missing", do)
-    return int(text), specs
+    return given
+
+
+def _read_frames(path: str) -> list[int]:
+    try:
+        return read_frames(Path(path))
+    except (OSError, ValueError) as error:
+        do = "Give the file that `serve --page-frames` wrote"
+        raise GpuError("reading --page-frames", str(error), do) from error
 
 
 def _parse_specs(text: str) -> list[Spec]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,10 +13,13 @@ from pathlib import Path
 import pytest
 
 from shared_page import SharedPage, constants, wire
+from shared_page.frames import FRAME_BYTES, write_frames
+from shared_page.page import PAGE_FRAMES
+from shared_page.reading import ffi
 
 from .conftest import Start
 from .driver import ROOT, Transport, wait_until
-from .executors import Program, refusal
+from .executors import Executor, Program, refusal
 
 
 @pytest.mark.parametrize("how", ["word", "SIGTERM", "SIGINT"])
@@ -147,6 +151,29 @@ def test_a_page_of_another_layout(program: Program, page: SharedPage) -> None:
     assert page.executor_state == constants.EXECUTOR_ABSENT
 
 
+def test_it_serves_a_page_that_lies_about_in_frames(
+    serving_program: Program, page: SharedPage, tmp_path: Path
+) -> None:
+    """As in the memory of a virtual machine."""
+    content = bytes(ffi.buffer(page.struct)).ljust(PAGE_FRAMES * FRAME_BYTES, b"\0")
+    frames = random.Random(3).sample(range(2 * PAGE_FRAMES), PAGE_FRAMES)
+    write_frames(tmp_path / "frames", frames)
+    with os.fdopen(os.memfd_create("memory"), "r+b", buffering=0) as memory:
+        memory.truncate(2 * len(content))
+        for number, frame in enumerate(frames):
+            memory.seek(frame * FRAME_BYTES)
+            memory.write(content[number * FRAME_BYTES :][:FRAME_BYTES])
+        with SharedPage.attach(memory.fileno(), frames) as scattered:
+            options = ("--page-frames", str(tmp_path / "frames"))
+            executor = Executor(serving_program, scattered, "echo", *options).ready()
+            try:
+                answer = Transport(scattered).connect().ask(constants.KIND_ECHO, b"payload")
+                assert answer.payload == b"payload"
+                assert executor.terminate() == 0
+            finally:
+                executor.close()
+
+
 def test_descriptors_that_are_no_page(program: Program) -> None:
     assert "EBADF" in refusal(program, "--page-fd", "99", "--workloads", "empty")
     fd = os.open(ROOT / "Makefile", os.O_RDWR)
@@ -164,6 +191,10 @@ def test_descriptors_that_are_no_page(program: Program) -> None:
         (["--page-fd", "3"], "--workloads is missing"),
         (["--page-fd", "x", "--workloads", "empty"], "--page-fd: 'x' is not usable"),
         (["--page-fd", "3", "--workloads"], "'--workloads' is not understood"),
+        (
+            ["--page-fd", "3", "--workloads", "empty", "--page-frames", "/dev/null/x"],
+            "--page-frames",
+        ),
         (["--bogus"], "'--bogus' is not understood"),
         (["--page-fd", "3", "--workloads", "empty", "extra"], "'extra' is not understood"),
     ],

@@ -17,6 +17,11 @@ struct shared_page *drive_attach(int fd, char *error, size_t error_size) {
     return page_attach(fd, error, error_size);
 }
 
+struct shared_page *drive_attach_frames(int fd, const uint64_t *frame, size_t count, char *error,
+                                        size_t error_size) {
+    return page_attach_frames(fd, frame, count, error, error_size);
+}
+
 void drive_initialise(struct shared_page *page, uint32_t max_connections) {
     page_initialise(page, max_connections);
 }

@@ -18,6 +18,8 @@ struct drive_reply {
 };
 
 struct shared_page *drive_attach(int fd, char *error, size_t error_size);
+struct shared_page *drive_attach_frames(int fd, const uint64_t *frame, size_t count, char *error,
+                                        size_t error_size);
 void drive_initialise(struct shared_page *page, uint32_t max_connections);
 uint64_t drive_layout_hash(void);
 
