@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 TRANSPORTS = ("epoll", "bpf")
 EXECUTORS = ("cpu", "cuda")
@@ -28,3 +29,4 @@ class ServeOptions:
     executor_poll: str | None = None
     executor_sleep_us: int | None = None
     ready_fd: int | None = None
+    page_frames: Path | None = None

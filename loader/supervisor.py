@@ -12,9 +12,8 @@ import socket
 import sys
 from typing import Any
 
-from loader import capabilities, cgroups, listener, transports
+from loader import capabilities, cgroups, executors, listener, transports
 from loader.errors import LoaderError, Transaction, summary, trying
-from loader.executors import Executor
 from loader.instance import Instance
 from loader.options import ServeOptions
 from loader.processes import Identity
@@ -82,7 +81,7 @@ class Supervisor:
         self._enter_cgroup()
         socket_ = self._bind()
         self._transport = self._make_transport()
-        self._executor = Executor(self._options, self._instance, self._transport.page)
+        self._executor = executors.make(self._options, self._instance, self._transport.page)
         self._undo.undo("end the executor", self._executor.close)
         self._executor.start()
         self._record()
@@ -166,16 +165,16 @@ class Supervisor:
     def _watch(self) -> None:
         """Until a signal. Raises LoaderError when the service cannot go on."""
         while True:
-            transport_fd, executor_fd = self._transport.end_fd, self._executor.child.pidfd
-            ready = self._stop.wait(transport_fd, executor_fd)
+            transport_fd, executor_fds = self._transport.end_fd, self._executor.end_fds
+            ready = self._stop.wait(transport_fd, *executor_fds)
             if self._stop.take():
                 return
             if transport_fd in ready:
                 raise self._transport.failure()
-            if executor_fd in ready:
+            if ready.intersection(executor_fds):
                 fate = self._executor.restart()
                 self._record()
-                say(f"{fate}; started it again as process {self._executor.child.pid}")
+                say(fate)
 
     def _record(self) -> None:
         """Writes the state file: for `stats`, for experiments, and for a successor's sweep."""
@@ -197,5 +196,5 @@ class Supervisor:
             "supervisor": Identity.of(os.getpid()).as_dict(),
             **self._transport.state(),
         }
-        state["processes"]["executor"] = self._executor.child.identity.as_dict()
+        state["processes"] |= self._executor.state()
         self._instance.write_state(state)

@@ -34,9 +34,9 @@ DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
     "--executor",
     default="cpu",
     show_default=True,
-    metavar="cpu|cuda|due|FILE.py",
+    metavar="cpu|cuda|due|external|FILE.py",
     help="What computes the replies: a FILE.py calls gpu_scheduler.cuda.serve_graphs(), due "
-    "computes nothing.",
+    "computes nothing, external is started by somebody else.",
 )
 @click.option(
     "--workload",
@@ -104,6 +104,13 @@ DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
     "--executor-sleep-us",
     type=click.IntRange(1, 1_000_000),
     help="Microseconds the executor sleeps between looks, with --executor-poll sleep.",
+)
+@click.option(
+    "--page-frames",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --transport bpf and --executor external, in a virtual machine: write there which "
+    "frames of its memory the page has, for an executor outside of it.",
 )
 @click.option(
     "--ready-fd",

@@ -29,6 +29,9 @@ SERVE = "serve --port 0 --instance {instance} "
 SHELL = "#!/bin/sh\n"
 
 CASES = [
+    Case("frames of a page that may move", SERVE + "--executor external --page-frames {folder}/f",
+         "write the page's frames", "only a BPF map stays where it is, and only an external *",
+         "leave --page-frames out, or add --transport bpf --executor external"),
     Case("a public address", SERVE + "--bind 0.0.0.0", "bind to 0.0.0.0",
          "it is not a loopback address, and clients are not authenticated",
          "bind to 127.0.0.1 or ::1, or add --allow-remote if any host may send requests"),
