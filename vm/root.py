@@ -102,6 +102,19 @@ def ensure_root(
     return root
 
 
+def packed_root(path: Path) -> Root:
+    """The root of an archive that was unpacked, with the one kernel that is in it.
+
+    Raises SetupError.
+    """
+    path = path.absolute()
+    releases = installed(path)
+    if len(releases) != 1:
+        said = f"there are {len(releases)} kernels in {path / MODULES}"
+        raise SetupError("Using a packed root", said, "Name the folder `root` of such an archive.")
+    return Root(path, releases[0])
+
+
 def list_kernels(build_folder: Path | None = None) -> list[str]:
     """Releases that `ensure_root` could add now, oldest first; asks the mirror."""
     folder = build_folder or default_build_folder()
