@@ -100,8 +100,9 @@ def test_a_wrong_time_is_refused(spec: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 @pytest.mark.root
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1300)
 def test_instructions_are_those_of_the_baseline() -> None:
     """Whether they repeat, `make exact` says: it takes three pairs of loads for each figure."""
     figures = exact.run(ROOT / "build" / "test" / "exact", pairs=1)

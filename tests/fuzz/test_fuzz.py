@@ -14,7 +14,7 @@ from tests.fuzz import seeds
 from tests.fuzz.run import FUZZ, fuzz
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = int(os.environ.get("FUZZ_SECONDS", "15"))
+SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 
 
 def make(folder: Path, build: Path, target: str) -> Path:
@@ -26,6 +26,7 @@ def make(folder: Path, build: Path, target: str) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 @pytest.mark.timeout(SECONDS + 300)
 @pytest.mark.parametrize("target", sorted(seeds.TARGETS))
 def test_nothing_is_found(target: str, tmp_path: Path) -> None:
@@ -44,6 +45,7 @@ PLANTED = [
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("target", "header", "text"), PLANTED)
 def test_a_planted_fault_is_found(target: str, header: str, text: str, tmp_path: Path) -> None:
