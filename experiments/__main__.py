@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments.errors import ExperimentError, status_of
 from experiments.plan import TRANSPORTS, Condition, Plan, Timing, numbered
@@ -56,7 +57,24 @@ def parser() -> argparse.ArgumentParser:
     runs.add_argument("raw", type=Path, help="folder with the requests")
     runs.add_argument("--pairs", type=positive, required=True, help="of loads, for each figure")
     runs.set_defaults(run=run_exact_runs)
+    add_chain(commands)
     return top
+
+
+def add_chain(commands: Any) -> None:
+    """`chain`, and what it calls in the VM."""
+    chain = commands.add_parser("chain", help="Linux 7.3 in a VM, the executor outside of it")
+    chain.add_argument("--executor", choices=("cpu", "cuda"), default="cpu", help="(%(default)s)")
+    chain.add_argument("--pack", type=Path, help="archive with the VM; without it, ours is used")
+    chain.add_argument("--out", type=Path, default=Path("build/chain"), help="(%(default)s)")
+    chain.set_defaults(run=run_chain)
+    inside = commands.add_parser("chain-guest", help="service and load in the VM (chain calls it)")
+    inside.add_argument("raw", type=Path, help="folder with the requests")
+    inside.add_argument("workloads", nargs="+")
+    inside.set_defaults(run=run_chain_guest)
+    for verb, rate, requests in ((chain, 500.0, 2000), (inside, None, None)):
+        verb.add_argument("--rate", type=above_zero, default=rate, help="requests a second")
+        verb.add_argument("--requests", type=positive, default=requests, help="of each workload")
 
 
 def positive(text: str) -> int:
@@ -161,6 +179,26 @@ def run_exact_runs(options: argparse.Namespace) -> int:
     from experiments.exact_runs import measure
 
     measure(options.raw, options.pairs)
+    return 0
+
+
+def run_chain(options: argparse.Namespace) -> int:
+    """Status 1 when a reply was not the expected one."""
+    from experiments import chain
+
+    wanted = chain.Chain(
+        options.executor, rate=options.rate, requests=options.requests, pack=options.pack
+    )
+    found = chain.run(wanted, options.out)
+    print(json.dumps(found, indent=1))
+    return 0 if found["verified"] == found["requests"] > 0 else 1
+
+
+def run_chain_guest(options: argparse.Namespace) -> int:
+    """Raw data only."""
+    from experiments.chain_guest import serve
+
+    serve(options.raw, options.workloads, options.rate, options.requests)
     return 0
 
 

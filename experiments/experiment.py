@@ -7,11 +7,10 @@ which `measure` describes. Everything else in it is made from `raw/` and can be 
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
-from experiments import cases, environment, measure, records, remote
+from experiments import cases, environment, folders, measure, records, remote
 from experiments.errors import ExperimentError
 from experiments.place import Place
 from experiments.plan import PLAN, Plan, Run
@@ -25,14 +24,7 @@ def prepare(raw: Path, plan: Plan) -> None:
 
     Raises ExperimentError.
     """
-    if raw.exists():
-        if any(raw.iterdir()) and not (raw / PLAN).exists():
-            raise ExperimentError(
-                f"use the folder {raw}", f"it has other files in it, and no {PLAN}",
-                "choose another folder with --out",
-            )  # fmt: skip
-        shutil.rmtree(raw)
-    raw.mkdir(parents=True)
+    folders.make_empty(raw, PLAN)
     workloads = {measure.cases_file(raw, plan, one): one.workload for one in plan.points.values()}
     cases.write(workloads, plan.seed)
     (raw / HOST).write_text(json.dumps(environment.host(), indent=2) + "\n")

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import environment, programs
-from experiments.errors import ExperimentError
+from experiments import environment, folders, programs
 
 BOOT_S = 6.0  # of the VM until it runs a command, on an idle machine
 VM_CPUS = 2
@@ -34,11 +33,8 @@ class Place:
 
     def check_sees(self, folder: Path) -> None:
         """Raises ExperimentError for a folder that would not be there."""
-        if self.shared and not folder.absolute().is_relative_to(self.shared):
-            raise ExperimentError(
-                f"use the folder {folder}", f"the VM sees only {self.shared}",
-                "choose a folder below that with --out",
-            )  # fmt: skip
+        if self.shared:
+            folders.check_seen(folder, self.shared)
 
 
 def find(transports: Sequence[str], expected_s: float = 0.0, exact: bool = False) -> Place:
