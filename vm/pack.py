@@ -28,8 +28,11 @@ def pack(root: Root, archive: Path, paths: Sequence[str], added: Mapping[str, Pa
     """Write an archive: `root/` with the files and folders of the root that `paths` name beside
     PATHS, and every library that they or `added` files are linked with; and those, by name.
 
-    Raises SetupError for a path that is not there.
+    Raises SetupError for what is not there.
     """
+    for file in added.values():
+        if not file.is_file():
+            raise SetupError(f"Packing {file}", "it is not there (ENOENT)", "Build it: `make`.")
     kernel = root.kernel.relative_to(root.path)
     overlay = kernel.with_name("overlay.ko")
     chosen = {*top_level(root.path)}
@@ -38,11 +41,15 @@ def pack(root: Root, archive: Path, paths: Sequence[str], added: Mapping[str, Pa
     chosen |= set(libraries(root, [*(root.path / path for path in chosen), *added.values()]))
     partial = archive.with_name(archive.name + ".partial")
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(partial, "w:xz", preset=6) as tar:
-        for path in sorted(chosen):
-            tar.add(root.path / path, f"root/{path}", recursive=False)
-        for name, file in added.items():
-            tar.add(file, name)
+    try:
+        with tarfile.open(partial, "w:xz", preset=6) as tar:
+            for path in sorted(chosen):
+                tar.add(root.path / path, f"root/{path}", recursive=False)
+            for name, file in added.items():
+                tar.add(file, name)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     partial.rename(archive)
 
 
