@@ -54,8 +54,13 @@ def map_frames(fd: int, frames: Sequence[int]) -> mmap.mmap:
 
 
 def write_frames(path: Path, frames: Sequence[int]) -> None:
-    """One number a line, in one step: who waits for the file finds all of them. Raises OSError."""
+    """One number a line, in one step: who waits for the file finds all of them. Raises OSError.
+
+    Only the owner can read it: the kernel shows frames to nobody else either.
+    """
     new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
     new.write_text("".join(f"{frame}\n" for frame in frames))
     new.rename(path)
 

@@ -119,6 +119,7 @@ def test_the_kernel_says_which_frames() -> None:
 def test_a_list_goes_through_a_file(tmp_path: Path) -> None:
     write_frames(tmp_path / "frames", [3, 1 << 40, 0])
     assert read_frames(tmp_path / "frames") == [3, 1 << 40, 0]
+    assert (tmp_path / "frames").stat().st_mode & 0o777 == 0o600
     assert [file.name for file in tmp_path.iterdir()] == ["frames"]
 
 
