@@ -9,7 +9,8 @@ from experiments.experiment import RAW
 from experiments.means import Json
 from experiments.summary import of_point, summarise
 
-SUMMARY, PAGE = "summary.json", "report.html"
+SUMMARY, PAGE, POINTS = "summary.json", "report.html", "points"
+CONFIRM = "confirm"  # a folder in an experiment's folder, which is an experiment itself
 
 
 def of_one(out: Path) -> Json:
@@ -25,3 +26,28 @@ def of_one(out: Path) -> Json:
     print(f"report: {out / PAGE}\nsummary: {out / SUMMARY}")
     print("histograms: " + ", ".join(map(str, histograms.write(summary, out))))
     return summary
+
+
+def of_points(out: Path) -> Json:
+    """Of any experiment: verdicts, and a page for each point. Raises ExperimentError."""
+    from experiments import overview, page
+
+    summary = with_verdicts(out)
+    (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
+    confirmed = with_verdicts(out / CONFIRM) if (out / CONFIRM / RAW).exists() else None
+    (out / PAGE).write_text(overview.render(summary, confirmed))
+    (out / POINTS).mkdir(exist_ok=True)
+    for point in {run["point"]: None for run in summary["runs"]}:
+        text = page.render(of_point(summary, point), out / RAW)
+        (out / POINTS / f"{point}.html").write_text(text)
+    overview.show(summary)
+    print(f"report: {out / PAGE}\nsummary: {out / SUMMARY}")
+    return summary
+
+
+def with_verdicts(out: Path) -> Json:
+    """The summary of an experiment, with `verdicts`. Raises ExperimentError."""
+    from experiments.verdicts import as_json
+
+    summary = summarise(out / RAW)
+    return {**summary, "verdicts": as_json(summary)}

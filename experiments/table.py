@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from experiments.cases import DUE
 from experiments.means import Json, arms, mean, values
 
 Row = tuple[str, Callable[[Json], float | None], str]
@@ -91,10 +92,11 @@ def caveats(summary: Json) -> list[str]:
     environment: dict[str, Any] = summary["environment"]
     lines = []
     if summary["plan"]["exact"]:
-        lines.append(
-            "A µs is a thousand instructions of one emulated CPU, which knows no caches and has no "
-            "executor beside it."
-        )
+        lines.append("A µs is a thousand instructions of one emulated CPU, which has no caches.")
+        if any(
+            not of["condition"]["workload"].startswith(DUE) for of in summary["points"].values()
+        ):
+            lines.append("The executor computes on that CPU too: its instructions count as others.")
     elif environment["accelerator"].startswith("TCG"):
         lines.append(
             "The CPU is emulated: both transports are known to run, which is better is not."

@@ -50,6 +50,7 @@ def test_wheel(tmp_path: Path) -> None:
     result = json.loads(run(program, "doctor", "--json", **outside))
     programs = {one["name"]: one["why"] for one in result["capabilities"]}
     assert programs["server-epoll"] == str(place / "lib/bpf-gpu-server/bin/server-epoll")
+    assert "small_requests: Do small GPU requests" in run(program, "ab", "list", **outside)
 
 
 def test_help_of_every_command() -> None:
