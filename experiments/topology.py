@@ -6,6 +6,7 @@
 | `veth`     | a pair of virtual Ethernet devices                                    |
 | `bridge`   | two pairs, joined by a bridge in a third namespace                    |
 | `vxlan`    | an overlay (UDP, port 4789) over a veth pair                          |
+| `ssh:HOST` | a real network: the client is on another machine, started through ssh |
 
 Links are made inside namespaces, so that removing these removes all, and nothing of the machine's
 own network is touched. A namespace's name has its maker's process id and start time: what a killed
@@ -20,6 +21,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ from pyroute2 import IPRoute, netns
 from pyroute2.netlink.exceptions import NetlinkError
 
 from experiments.errors import ExperimentError
+from experiments.programs import native_program, output_of, project_folder
 
 SERVER, CLIENT = "10.98.0.1", "10.98.0.2"  # of the underlay too
 OVERLAY_SERVER, OVERLAY_CLIENT = "10.99.0.1", "10.99.0.2"
@@ -38,6 +41,7 @@ PREFIX_BITS = 24
 VXLAN = {"vxlan_id": 73, "vxlan_port": 4789}  # the port that IANA has given it
 DEVICE, OVERLAY = "veth0", "vxlan0"
 TCP = Path("/proc/sys/net/ipv4")  # shows the namespace of the thread that opens a file
+SSH = "ssh:"
 _OURS = re.compile(r"bgs-(?P<pid>\d+)-(?P<start>\d+)-\d+-\w+")
 _numbers = itertools.count()
 
@@ -100,6 +104,9 @@ def build(
 ) -> Iterator[Place]:
     """The place of that name while the block runs. SIGTERM leaves the block by SystemExit, where
     it would have ended the process. Raises ExperimentError; needs root but for a plain loopback."""
+    if name.startswith(SSH):
+        yield _remote(name, plain=netem is None and congestion is None)
+        return
     make = _check(name, netem)
     if make is _loopback and netem is None and congestion is None:
         yield Place((), (), "127.0.0.1")
@@ -139,7 +146,7 @@ def sweep() -> None:
 
 def _check(name: str, netem: Netem | None) -> Callable[[str], Place]:
     if name not in MAKERS:
-        known = ", ".join(MAKERS)
+        known = ", ".join([*MAKERS, f"{SSH}HOST"])
         raise ExperimentError(f"make a network of kind {name}", "there is none", f"take {known}")
     if netem is not None and netem.on not in ("both", "server", "client"):
         said = f"netem acts on both sides, not on {netem.on!r}"
@@ -187,6 +194,28 @@ def _vxlan(base: str) -> Place:
                     **VXLAN)  # fmt: skip
         _up(side, OVERLAY, address)
     return Place.between(place.server, place.client, OVERLAY_SERVER)
+
+
+def _remote(name: str, plain: bool) -> Place:
+    """A client on another machine, which has to see the project's folder under the same path: it
+    reads requests there, and leaves results. Raises ExperimentError."""
+    tried = f"use a client at {name}"
+    if not plain:
+        said = "netem and congestion control would change the networks of both machines"
+        raise ExperimentError(tried, said, "set them up there, and leave them out here")
+    # Words reach the other shell without quotes, here as in each later use.
+    prefix = ("ssh", "-o", "BatchMode=yes", name.removeprefix(SSH))
+    connection = output_of([*prefix, "echo", "$SSH_CONNECTION"], tried).split()
+    if len(connection) != 4:
+        said = f"its SSH_CONNECTION is {connection}"
+        raise ExperimentError(tried, said, "choose a host that OpenSSH's sshd serves")
+    output_of([*prefix, str(native_program("load")), "--help"], f"{tried}: start the load there")
+    with tempfile.NamedTemporaryFile("w", dir=project_folder(), prefix=".shared-") as file:
+        file.write(name)
+        file.flush()
+        if output_of([*prefix, "cat", file.name], f"{tried}: read a file of {file.name}") != name:
+            raise ExperimentError(tried, "it sees other files there", "share the project's folder")
+    return Place((), prefix, connection[0])
 
 
 MAKERS = {"loopback": _loopback, "veth": _veth, "bridge": _bridge, "vxlan": _vxlan}

@@ -112,3 +112,35 @@ def test_a_wrong_word_is_refused(kind: str, netem: Netem | None, said: str) -> N
     with pytest.raises(ExperimentError) as caught, build(kind, netem=netem):
         pass
     assert said in caught.value.said
+
+
+STUB = """#!/bin/sh
+[ "$1 $2 $3" = "-o BatchMode=yes there" ] || { echo "ssh: no route to $3" >&2; exit 255; }
+shift 3
+export SSH_CONNECTION="192.0.2.7 40000 192.0.2.8 22"
+eval "$*"
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of ssh: to the host `there`, which is this one, as a shell runs what it gets."""
+    (tmp_path / "ssh").write_text(STUB)
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def test_a_client_on_another_machine(ssh: None) -> None:
+    with build("ssh:there") as place:
+        assert (place.server_prefix, place.address) == ((), "192.0.2.7")
+        assert subprocess.check_output([*place.client_prefix, "echo", "7"]) == b"7\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "netem", "said"),
+    [("ssh:gone", None, "no route to gone"), ("ssh:there", Netem(delay_us=1), "both machines")],
+)
+def test_what_another_machine_cannot(ssh: None, name: str, netem: Netem | None, said: str) -> None:
+    with pytest.raises(ExperimentError) as caught, build(name, netem=netem):
+        pass
+    assert said in caught.value.said
