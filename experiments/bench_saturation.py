@@ -36,9 +36,9 @@ from experiments.plan import Condition
 from experiments.progress import Report
 from experiments.service import Service
 
-CONDITION = Condition(workload="empty", connections=128)
+CONDITION = Condition(workload="empty", connections=120)
 REQUEST_BYTES, REPLY_BYTES = 280, 16  # of `empty`, headers included
-DEPTHS = (1, 8)  # unanswered requests of a connection; 8 × 128 fills all slots
+DEPTHS = (1, 8)  # unanswered requests of a connection; 8 × 120 are what all may have
 # Asleep for less, the executor keeps interrupting the server, whose CPU it shares, for nothing.
 EXECUTOR_OPTIONS = ("--executor-poll", "sleep", "--executor-sleep-us", "200")
 ROUNDS = 5

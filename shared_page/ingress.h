@@ -28,6 +28,8 @@ enum ingress_limits {
 	 * 24 bytes or more; GRO builds segments of up to 512 KiB (BIG TCP).
 	 */
 	SEGMENT_STEPS = 1 << 17,
+	/* See slot_claim(). */
+	FREE_SLOTS_FOR_EACH_HELD = 4,
 };
 
 /*
@@ -164,6 +166,26 @@ PAGE_FUNCTION void request_cancel(struct shared_page *page, uint32_t index,
 	}
 }
 
+/*
+ * Takes a slot for a connection with so many unanswered requests, if it may
+ * have one more: a queue may grow as long as it is no longer than a share of
+ * what is free, so that many who ask for much leave room for who asks for
+ * little (dynamic thresholds, Choudhury and Hahne, 1998). Who holds nothing may
+ * have the last one.
+ */
+PAGE_FUNCTION int slot_claim(struct shared_page *page, uint32_t owed,
+			     uint32_t *slot)
+{
+	uint64_t head = load_acquire(&page->ingress.free_slot_head);
+
+	if (load_acquire(&page->egress.free_slot_tail) - head <
+	    owed * FREE_SLOTS_FOR_EACH_HELD)
+		return 0;
+	return ring_claim(&page->ingress.free_slot_head,
+			  &page->egress.free_slot_tail, page->free_slot,
+			  SLOT_MASK, slot);
+}
+
 /* A header is complete: decides what becomes of its frame. */
 PAGE_FUNCTION uint32_t frame_begin(struct shared_page *page, uint32_t index)
 {
@@ -195,9 +217,7 @@ PAGE_FUNCTION uint32_t frame_begin(struct shared_page *page, uint32_t index)
 	} else if (load_acquire(&page->egress.draining)) {
 		status = STATUS_SHUTTING_DOWN;
 		in->discard = length;
-	} else if (!ring_claim(&page->ingress.free_slot_head,
-			       &page->egress.free_slot_tail, page->free_slot,
-			       SLOT_MASK, &slot)) {
+	} else if (!slot_claim(page, owed, &slot)) {
 		status = STATUS_BUSY;
 		in->discard = length;
 	}

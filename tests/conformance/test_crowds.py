@@ -8,21 +8,39 @@ import time
 from shared_page import constants
 from shared_page.wire import pack_request
 from tests.support.client import Client
-from tests.support.frames import DEPTH, HEADER, PIPELINE, cancel, echo, error, ok, pattern, slow
-from tests.support.service import Service
+from tests.support.frames import (
+    DEEP_FILLERS,
+    DEPTH,
+    FILLERS,
+    HEADER,
+    PIPELINE,
+    cancel,
+    echo,
+    error,
+    ok,
+    pattern,
+    slow,
+)
+from tests.support.service import Service, eventually
 
 SLOTS = constants.SLOT_COUNT
 BUSY = constants.STATUS_BUSY
 
 
 def fill(service: Service) -> list[Client]:
-    """Takes every slot: the last client has fewer requests than the others."""
-    clients = [service.connect() for _ in range(SLOTS // PIPELINE + 1)]
-    for client in clients[:-1]:
-        client.send(*(echo(i) for i in range(PIPELINE)))
-    clients[-1].send(*(echo(i) for i in range(SLOTS % PIPELINE)))
+    """Takes every slot."""
+    clients = [service.connect() for _ in FILLERS]
+    for client, count in zip(clients, FILLERS, strict=True):
+        client.send(*(echo(i) for i in range(count)))
+        if client is clients[DEEP_FILLERS - 1]:
+            assert service.reaches("depth.in_flight", sum(FILLERS[:DEEP_FILLERS]))
     assert service.reaches("depth.in_flight", SLOTS)
     return clients
+
+
+def decided(service: Service) -> int:
+    """Requests that were admitted, or answered with BUSY."""
+    return service.counter("ingress.submit_tail") + service.counter("ingress.frames_busy")
 
 
 def test_full_queue_is_said_at_once(service: Service) -> None:
@@ -33,11 +51,31 @@ def test_full_queue_is_said_at_once(service: Service) -> None:
             fillers = fill(service)
             client.send(echo(1, pattern(4096)), echo(2), slow(3))
             client.expect(error(1, BUSY), error(2, BUSY), error(3, BUSY))
-        for filler in fillers[:-1]:
-            filler.expect(*(ok(i) for i in range(PIPELINE)))
-        fillers[-1].expect(*(ok(i) for i in range(SLOTS % PIPELINE)))
+        for filler, count in zip(fillers, FILLERS, strict=True):
+            filler.expect(*(ok(i) for i in range(count)))
     client.send(echo(4, b"room again"))
     client.expect(ok(4, b"room again"))
+
+
+def test_the_greedy_leave_room_for_the_modest(service: Service) -> None:
+    """Fifty that ask for all they can get hold 19 slots each: 4 · 18 were free before the last."""
+    greedy = [service.connect() for _ in range(50)]
+    modest = [service.connect() for _ in range(SLOTS - 50 * 19)]
+    with service.counting(ingress_frames_busy=50 * (PIPELINE - 19), executor_completed=SLOTS):
+        before = decided(service)
+        with service.stalled():
+            for turn in range(PIPELINE):
+                for client in greedy:
+                    client.send(echo(turn))
+                asked = before + 50 * (turn + 1)
+                assert eventually(lambda asked=asked: decided(service) == asked)
+            for client in modest:
+                client.send(echo(1, b"me too"))
+            assert service.reaches("depth.in_flight", SLOTS)
+    for client in modest:
+        client.expect(ok(1, b"me too"))
+    for client in greedy:
+        client.expect(*(ok(i) if i < 19 else error(i, BUSY) for i in range(PIPELINE)))
 
 
 def test_bad_frames_do_not_need_room(service: Service) -> None:
@@ -66,14 +104,14 @@ def test_clients_that_leave_a_full_queue(service: Service) -> None:
 def test_busy_keeps_its_place(service: Service) -> None:
     """Admitted ones and refused ones of a connection are answered in its order."""
     clients = [service.connect() for _ in range(40)]
-    with service.counting(executor_completed=SLOTS, ingress_frames_busy=40 * PIPELINE - SLOTS):
-        with service.stalled():
-            for client in clients:
-                client.send(*(echo(i, b"admitted") for i in range(PIPELINE)))
-            assert service.reaches("depth.in_flight", SLOTS)
+    asked = decided(service) + 40 * PIPELINE
+    with service.stalled():
         for client in clients:
-            for i in range(PIPELINE):
-                assert client.read() in (ok(i, b"admitted"), error(i, BUSY))
+            client.send(*(echo(i, b"admitted") for i in range(PIPELINE)))
+        assert eventually(lambda: decided(service) == asked)
+    for client in clients:
+        for i in range(PIPELINE):
+            assert client.read() in (ok(i, b"admitted"), error(i, BUSY))
 
 
 def test_half_frames_hold_their_slots_only_while_their_clients_stay(service: Service) -> None:

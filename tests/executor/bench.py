@@ -39,12 +39,12 @@ def cpu_us(name: str, spec: str) -> float:
     (payload,) = workloads.payloads(spec, 1, seed=1)
     with serving(name, spec, "--sleep-us", "50000") as executor:
         transport = Transport(executor.page)
-        connections = transport.connect_many(34)
+        connections = transport.connect_many(constants.SLOT_COUNT)
         schedstat = Path(f"/proc/{executor.process.pid}/schedstat")
         before_ns = int(schedstat.read_text().split()[0])
         for _ in range(ROUNDS):
-            for number in range(constants.SLOT_COUNT):
-                connections[number % 34].send(parsed.kind, payload)
+            for connection in connections:
+                connection.send(parsed.kind, payload)
             wait_until(transport.settled_after(connections), "the answers")
         ran_ns = int(schedstat.read_text().split()[0]) - before_ns
     return ran_ns / 1e3 / (ROUNDS * constants.SLOT_COUNT)

@@ -13,17 +13,17 @@ SLOTS = 1024
 
 
 def fill(transport: Transport, kind: int) -> list[Connection]:
-    """1024 requests from 34 connections; each payload is its number."""
-    connections = transport.connect_many(34)
-    for number in range(SLOTS):
-        connections[number % 34].send(kind, number.to_bytes(4, "little"))
+    """A request from each of 1024 connections; the payload is its number."""
+    connections = transport.connect_many(SLOTS)
+    for number, connection in enumerate(connections):
+        connection.send(kind, number.to_bytes(4, "little"))
     assert transport.slots_free() == 0
     return connections
 
 
 def check_filled(connections: list[Connection]) -> None:
-    for number in range(SLOTS):
-        answer = connections[number % 34].answer()
+    for number, connection in enumerate(connections):
+        answer = connection.answer()
         assert answer.status == constants.STATUS_OK
         assert answer.payload == number.to_bytes(4, "little")
 
@@ -54,7 +54,7 @@ def test_tickets_go_on_when_the_rings_have_gone_round(transport: Transport, star
     check_filled(connections)
     rounds = 6
     for number in range(rounds * SLOTS):
-        answer = connections[number % 34].ask(constants.KIND_ECHO, number.to_bytes(4, "little"))
+        answer = connections[number % SLOTS].ask(constants.KIND_ECHO, number.to_bytes(4, "little"))
         assert answer.payload == number.to_bytes(4, "little")
     page = transport.page.struct
     assert page.ingress.submit_tail == (rounds + 1) * SLOTS

@@ -92,7 +92,7 @@ class Peer {
             return refuse(STATUS_TOO_MANY);
         if (service_.draining)
             return refuse(STATUS_SHUTTING_DOWN);
-        if (!service_.free_slots)
+        if (service_.free_slots < std::max<size_t>(1, 4 * owed.size()))
             return refuse(STATUS_BUSY);
         service_.free_slots--;
         assembling_ = true;

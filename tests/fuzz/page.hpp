@@ -48,7 +48,7 @@ inline int copy_bytes(void *source, uint32_t offset, void *to, uint32_t length) 
 
 enum : uint32_t {
     CONNECTIONS = 5,
-    SLOTS = 40, // more than one connection may hold, fewer than two together
+    SLOTS = 40, // a few for each connection
     FIRST_SLOT = SLOT_COUNT - SLOTS,
 };
 

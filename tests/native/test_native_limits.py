@@ -13,6 +13,7 @@ import pytest
 from shared_page import constants
 from shared_page.wire import pack_request
 from tests.native.rig import Client, Rig
+from tests.support.frames import FILLERS
 
 Start = Callable[..., Rig]
 MANY = 1000
@@ -67,20 +68,20 @@ def test_out_of_descriptors_the_listener_rests(start: Start) -> None:
 
 
 def test_full_queue_answers_busy_at_once_and_the_rest_later(start: Start) -> None:
-    rig = start()
-    depth, slots = constants.PIPELINE_MAX, constants.SLOT_COUNT
-    clients = [rig.connect() for _ in range(-(-slots // depth))]
-    sizes = [min(depth, slots - i * depth) for i in range(len(clients))]
-    for client, size in zip(clients, sizes, strict=True):
+    rig = start(max_connections=len(FILLERS) + 1)
+    clients = [rig.connect() for _ in FILLERS]
+    submitted = 0
+    for client, size in zip(clients, FILLERS, strict=True):
         client.sendall(b"".join(pack_request(constants.KIND_ECHO, i, b"z") for i in range(size)))
-    rig.wait_submitted(slots)
+        submitted += size
+        rig.wait_submitted(submitted)
     late = rig.connect()
     late.request(77, b"too late")
     (busy,) = late.replies(1)
     assert (busy.request_id, busy.status) == (77, constants.STATUS_BUSY)
     assert rig.counter("ingress", "frames_busy") == 1
     rig.start_executor()
-    for client, size in zip(clients, sizes, strict=True):
+    for client, size in zip(clients, FILLERS, strict=True):
         assert [reply.status for reply in client.replies(size)] == [constants.STATUS_OK] * size
     late.request(78, b"in time")
     assert late.replies(1)[0].payload == b"in time"

@@ -146,7 +146,7 @@ class Model:
             self._cancel(connection, header.request_id)
         elif len(connection.owed) >= c.PIPELINE_MAX:
             self._refuse(connection, header.request_id, c.STATUS_TOO_MANY)
-        elif not self.free_slots:
+        elif len(self.free_slots) < max(1, 4 * len(connection.owed)):
             connection.discard = header.length
             self._refuse(connection, header.request_id, c.STATUS_BUSY)
         else:

@@ -11,6 +11,10 @@ from shared_page.wire import Reply, pack_cancel, pack_generation, pack_request
 HEADER = constants.REQUEST_HEADER_SIZE
 PIPELINE = constants.PIPELINE_MAX  # of a connection to which nothing is owed yet
 DEPTH = constants.PIPELINE_DEPTH  # of one that goes on
+# So many connections with so many requests each take every slot, and none gets BUSY: some with as
+# many as they may have, then one for each slot that is left.
+DEEP_FILLERS = 30
+FILLERS = (30,) * DEEP_FILLERS + (1,) * (constants.SLOT_COUNT - 30 * DEEP_FILLERS)
 
 __all__ = ["DEPTH", "HEADER", "PIPELINE", "cancel", "echo", "empty", "error", "ok", "pattern"]
 __all__ += ["slow", "slow_ok", "stream", "stream_expected"]
