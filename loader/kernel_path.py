@@ -21,6 +21,7 @@ from typing import Any
 
 from loader import capabilities, libbpf, uring
 from loader.errors import LoaderError
+from loader.options import ServeOptions
 from loader.paths import bpf_object
 from shared_page import PAGE_SIZE_BYTES, SharedPage, constants
 
@@ -55,15 +56,13 @@ class KernelPath:
         bpffs: Path,
         cgroup: Path,
         port: int,
-        max_connections: int,
-        wake_us: int,
+        options: ServeOptions,
         logs: Path,
-        send_timeout_s: float = 30.0,
     ) -> None:
         self.loop_tid = 0
         self.error: LoaderError | None = None
         self._logs = logs
-        self._send_timeout_s = send_timeout_s
+        self._options = options
         self._pins = [bpffs / name for name in ("page", "sockets", "doorbell")]
         self._loop_object: libbpf.BpfObject | None = None
         self._thread: threading.Thread | None = None
@@ -72,8 +71,8 @@ class KernelPath:
         self._keep: list[Any] = []
         self._ingress = libbpf.BpfObject(bpf_object("ingress.bpf.o"))
         try:
-            self._load_ingress(cgroup, port, wake_us)
-            SharedPage.initialise(self.page_fd, max_connections)
+            self._load_ingress(cgroup, port)
+            SharedPage.initialise(self.page_fd, options.max_connections)
             self.page = SharedPage.attach(self.page_fd)
         except BaseException:
             self.close()
@@ -84,8 +83,8 @@ class KernelPath:
         """The page: a mmapable array map; it stays this object's."""
         return self._ingress.map_fd(".bss.page")
 
-    def _load_ingress(self, cgroup: Path, port: int, wake_us: int) -> None:
-        self._ingress.set_constants(service_port=port, wake_ns=wake_us * 1000)
+    def _load_ingress(self, cgroup: Path, port: int) -> None:
+        self._ingress.set_constants(service_port=port, wake_ns=self._options.wake_us * 1000)
         self._ingress.load(self._logs)
         for name, path in zip((".bss.page", "sockets", "doorbell"), self._pins, strict=True):
             self._ingress.pin_map(name, path)
@@ -158,7 +157,7 @@ class KernelPath:
         """Maps what the loop's SQEs point to, and fills the head of scratch (connection.h)."""
         page = mmap.mmap(self.page_fd, PAGE_SIZE_BYTES)
         scratch = mmap.mmap(loop.map_fd(".bss.scratch"), loop.value_bytes(".bss.scratch"))
-        times = (LINGER_S, drain_s, self._send_timeout_s, ACCEPT_RETRY_S)
+        times = (LINGER_S, drain_s, self._options.send_timeout_ms / 1000, ACCEPT_RETRY_S)
         head = struct.pack("<QQ", address_of(scratch), address_of(page))
         head += b"".join(map(timespec, times))
         scratch[: len(head)] = head

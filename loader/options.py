@@ -13,7 +13,7 @@ EXECUTORS = ("cpu", "cuda")
 class ServeOptions:
     """Options of `serve`; the command line's help says what each one means.
 
-    `wake_us` and `executor_sleep_us` are in microseconds, `drain_ms` in milliseconds.
+    `wake_us` and `executor_sleep_us` are in microseconds, what ends in `_ms` in milliseconds.
     """
 
     workloads: tuple[str, ...]
@@ -25,6 +25,7 @@ class ServeOptions:
     max_connections: int = 1024
     wake_us: int = 60
     drain_ms: int = 5000
+    send_timeout_ms: int = 30_000
     instance: str = "default"
     executor_poll: str | None = None
     executor_sleep_us: int | None = None

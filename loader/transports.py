@@ -19,6 +19,9 @@ from shared_page import SharedPage
 # Past the drain's own deadline, for leaving; then a transport is ended from outside.
 LEAVE_S = 2.0
 
+# Options of `serve` that server-epoll has as well.
+PASSED_ON = ("wake_us", "drain_ms", "send_timeout_ms")
+
 
 class Transport(Protocol):
     """TCP in, TCP out. `page` is the supervisor's view of the page that all parts share."""
@@ -63,8 +66,9 @@ class EpollTransport:
         command: list[str | Path] = [
             self._program,
             *("--page-fd", str(fds[0]), "--listen-fd", str(fds[1])),
-            *("--wake-us", str(self._options.wake_us), "--drain-ms", str(self._options.drain_ms)),
         ]
+        for name in PASSED_ON:
+            command += ["--" + name.replace("_", "-"), str(getattr(self._options, name))]
         self._child = Child("server-epoll", command, self._log, fds)
         listener.close()  # with one copy left, the server can stop the accepting
 
@@ -118,14 +122,7 @@ class BpfTransport:
         self._drain_s = options.drain_ms / 1000
         self._end_fd = -1
         pins = instance.create_pins()
-        self._path = KernelPath(
-            pins,
-            instance.groups.service,
-            port,
-            options.max_connections,
-            options.wake_us,
-            instance.log_folder,
-        )
+        self._path = KernelPath(pins, instance.groups.service, port, options, instance.log_folder)
         try:
             self.page = SharedPage.attach(self._path.page_fd)
         except BaseException:

@@ -68,7 +68,7 @@ static void parts_send(struct ring *ring, __u32 index)
 		sqe->len = 1;
 	}
 	sqe->msg_flags = MSG_NOSIGNAL | (blocked ? MSG_WAITALL : MSG_DONTWAIT);
-	if (!blocked)
+	if (!blocked || !(scratch.send_limit[0] | scratch.send_limit[1]))
 		return;
 	/* Only a peer that does not read costs a timer. */
 	sqe->flags |= IOSQE_IO_LINK;

@@ -89,6 +89,13 @@ DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
     help="Milliseconds for answering what was admitted, after Ctrl-C or SIGTERM.",
 )
 @click.option(
+    "--send-timeout-ms",
+    type=click.IntRange(0, 3_600_000),
+    default=30_000,
+    show_default=True,
+    help="Milliseconds until a peer that takes nothing of its replies is closed; 0: never.",
+)
+@click.option(
     "--instance",
     default="default",
     show_default=True,

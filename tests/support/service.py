@@ -49,10 +49,12 @@ class Options:
     max_connections: int = 1100
     workloads: tuple[str, ...] = WORKLOADS
     program: tuple[str, ...] = ("-m", "loader")
+    more: tuple[str, ...] = ()  # arguments of `serve`
 
     def arguments(self) -> list[str]:
         words = ["--transport", self.transport, "--bind", self.bind, "--allow-remote"]
         words += ["--port", "0", "--max-connections", str(self.max_connections)]
+        words += self.more
         return words + [word for spec in self.workloads for word in ("--workload", spec)]
 
 
