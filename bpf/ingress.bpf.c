@@ -25,11 +25,15 @@ static inline int copy_bytes(void *skb, __u32 offset, void *to, __u32 length)
 /* A section of its own: libbpf makes it a map that can be mmapped. */
 struct shared_page shared_page SEC(".bss.page");
 
-/* Set by the loader: the service's port in host order, and how long a result
- * may stand before somebody looks.
+/*
+ * Set by the loader: the service's port in host order; how long a result may
+ * stand before somebody looks; a tick of the hand that finds overdue requests
+ * (0: none); whether frames have a time limit.
  */
 const volatile __u32 service_port = 0;
 const volatile __u64 wake_ns = 60000;
+const volatile __u64 tick_ns = 0;
+const volatile __u32 watches_frames = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
@@ -116,10 +120,24 @@ static void ring_doorbell(void)
 	bpf_ringbuf_discard(record, BPF_RB_FORCE_WAKEUP);
 }
 
+static __u64 ticked_ns;
+
+/* Time for egress to look for overdue requests. */
+static int tick(void)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!tick_ns || now - ticked_ns < tick_ns)
+		return 0;
+	ticked_ns = now;
+	shared_add(&shared_page.ingress.ticks, 1);
+	return 1;
+}
+
 static int look(void *map, __u32 *key, struct look_timer *at)
 {
 	shared_add(&shared_page.ingress.timer_looks, 1);
-	if (completion_waits(&shared_page))
+	if (tick() | completion_waits(&shared_page))
 		ring_doorbell();
 	if (!requests_in_flight(&shared_page)) {
 		/* A full barrier; admit() has one between its two words. */
@@ -178,6 +196,8 @@ int admit(struct __sk_buff *skb)
 	result = frames_admit(&shared_page, index, skb, skb->len);
 	if (result & ADMITTED_REQUEST)
 		timer_arm();
+	if (watches_frames && frame_unwatched(&shared_page, index))
+		result |= ADMITTED_REPLY;
 	if (result & ADMITTED_REPLY) {
 		attention_post(&shared_page, index);
 		ring_doorbell();

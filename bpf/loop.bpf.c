@@ -12,6 +12,7 @@
 struct shared_page shared_page SEC(".bss.page");
 
 #include "close.h"
+#include "overdue.h"
 #include "send.h"
 #include "wake.h"
 #include <asm/errno.h>
@@ -188,6 +189,9 @@ static void completion_handle(struct ring *ring, struct io_uring_cqe *cqe)
 	case OP_RETRY:
 		accept_arm(ring);
 		break;
+	case OP_FRAME_TICK:
+		frames_look();
+		break;
 	case OP_DOORBELL:
 		shared_page.egress.doorbell_wakes++;
 		if (!(cqe->flags & IORING_CQE_F_MORE))
@@ -224,7 +228,7 @@ static void completions_reap(struct ring *ring)
 	}
 }
 
-static void notices_take(void)
+static void notices_take(struct ring *ring)
 {
 	__u32 index;
 	__u32 i;
@@ -239,18 +243,18 @@ static void notices_take(void)
 			break;
 		connection_ready(index);
 	}
+	requests_look();
+	frame_tick_arm(ring);
 }
 
 /* Nothing is owed to the connection: decides whether it goes on. */
 static void connection_settled(struct ring *ring, __u32 index)
 {
 	struct connection_state *c = &state[index & CONNECTION_MASK];
-	struct connection_ingress *in =
-		&shared_page.connection[index & CONNECTION_MASK].ingress;
 
 	if (c->flags & CONNECTION_ENDED || shared_page.egress.draining)
 		connection_end(ring, index);
-	else if (load_acquire(&in->closing))
+	else if (connection_closing(&shared_page, index))
 		connection_linger(ring, index);
 }
 
@@ -308,7 +312,7 @@ int BPF_loop_step(unsigned long long *context)
 	/* Most sends complete while they are submitted: reap them at once. */
 	bpf_for (round, 0, STEP_ROUNDS) {
 		completions_reap(&ring);
-		notices_take();
+		notices_take(&ring);
 		connections_pump(&ring);
 		if (!sq_queued)
 			break;

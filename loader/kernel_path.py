@@ -84,7 +84,13 @@ class KernelPath:
         return self._ingress.map_fd(".bss.page")
 
     def _load_ingress(self, cgroup: Path, port: int) -> None:
-        self._ingress.set_constants(service_port=port, wake_ns=self._options.wake_us * 1000)
+        options = self._options
+        self._ingress.set_constants(
+            service_port=port,
+            wake_ns=options.wake_us * 1000,
+            tick_ns=options.request_timeout_ms * 1_000_000 // constants.REQUEST_TICKS,
+            watches_frames=int(options.frame_timeout_ms > 0),
+        )
         self._ingress.load(self._logs)
         for name, path in zip((".bss.page", "sockets", "doorbell"), self._pins, strict=True):
             self._ingress.pin_map(name, path)
@@ -157,7 +163,9 @@ class KernelPath:
         """Maps what the loop's SQEs point to, and fills the head of scratch (connection.h)."""
         page = mmap.mmap(self.page_fd, PAGE_SIZE_BYTES)
         scratch = mmap.mmap(loop.map_fd(".bss.scratch"), loop.value_bytes(".bss.scratch"))
-        times = (LINGER_S, drain_s, self._options.send_timeout_ms / 1000, ACCEPT_RETRY_S)
+        options = self._options
+        frame_tick_s = options.frame_timeout_ms / 1000 / constants.FRAME_TICKS
+        times = (LINGER_S, drain_s, options.send_timeout_ms / 1000, ACCEPT_RETRY_S, frame_tick_s)
         head = struct.pack("<QQ", address_of(scratch), address_of(page))
         head += b"".join(map(timespec, times))
         scratch[: len(head)] = head

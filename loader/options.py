@@ -26,6 +26,8 @@ class ServeOptions:
     wake_us: int = 60
     drain_ms: int = 5000
     send_timeout_ms: int = 30_000
+    request_timeout_ms: int = 10_000
+    frame_timeout_ms: int = 10_000
     instance: str = "default"
     executor_poll: str | None = None
     executor_sleep_us: int | None = None

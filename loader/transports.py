@@ -20,7 +20,7 @@ from shared_page import SharedPage
 LEAVE_S = 2.0
 
 # Options of `serve` that server-epoll has as well.
-PASSED_ON = ("wake_us", "drain_ms", "send_timeout_ms")
+PASSED_ON = ("wake_us", "drain_ms", "send_timeout_ms", "request_timeout_ms", "frame_timeout_ms")
 
 
 class Transport(Protocol):

@@ -7,6 +7,7 @@
 #ifndef SHARED_PAGE_EGRESS_H
 #define SHARED_PAGE_EGRESS_H
 
+#include "deadlines.h"
 #include "due.h"
 
 #define PAGE_OFFSET(member) __builtin_offsetof(struct shared_page, member)
@@ -31,18 +32,30 @@ PAGE_FUNCTION void slot_free(struct shared_page *page, uint32_t slot)
 	store_release(&page->egress.free_slot_tail, tail + 1);
 }
 
+/* Nobody waits for the slot's request: its final notice will free it. */
+PAGE_FUNCTION void slot_orphan(struct shared_page *page, uint32_t slot,
+			       uint64_t ticket)
+{
+	store_release(&page->cancel_close[slot], ticket);
+	store_release(&page->egress.cancel_count,
+		      page->egress.cancel_count + 1);
+}
+
 /*
  * The executor is through with a slot: its reply may go, if anybody waits. A
  * notice of a slot that holds no result (ticket 0, as in an unset word of
- * cancel_close[]) frees nothing, whatever the executor does.
+ * cancel_close[]), or not of its request, frees nothing, whatever the executor
+ * does.
  */
 PAGE_FUNCTION void final_take(struct shared_page *page, uint32_t slot)
 {
 	uint64_t ticket = load_acquire(&page->slot[slot].executor.done);
 
-	page->final_taken[slot] = ticket;
 	page->egress.finals++;
-	if (!ticket || page->cancel_close[slot] != ticket)
+	if (!ticket || ticket != page->slot[slot].ingress.ticket)
+		return;
+	page->final_taken[slot] = ticket;
+	if (page->cancel_close[slot] != ticket)
 		return;
 	store_release(&page->cancel_close[slot], 0);
 	page->egress.stale_results++;
@@ -104,6 +117,7 @@ PAGE_FUNCTION int attention_take(struct shared_page *page, uint32_t *index)
 	shared_add(&connection->egress.attention_seen,
 		   load_acquire(&connection->ingress.attention_posted) -
 			   connection->egress.attention_seen);
+	frame_watch(page, *index);
 	return 1;
 }
 
@@ -113,9 +127,15 @@ PAGE_FUNCTION uint64_t requests_in_flight(struct shared_page *page)
 	return load_acquire(&page->ingress.submit_tail) - page->egress.finals;
 }
 
+enum reply_end {
+	REPLY_GOES_ON,
+	REPLY_DONE, /* as the executor says */
+	REPLY_OVERDUE, /* for want of the executor */
+};
+
 /* The next frame of a stream, built in the slot's egress line. */
 PAGE_FUNCTION int stream_frame(struct shared_page *page, uint32_t index,
-			       uint64_t ticket, int done,
+			       uint64_t ticket, enum reply_end end,
 			       struct reply_view *view)
 {
 	struct request_slot *slot = &page->slot[view->slot & SLOT_MASK];
@@ -123,14 +143,14 @@ PAGE_FUNCTION int stream_frame(struct shared_page *page, uint32_t index,
 	uint32_t *frame = (uint32_t *)(slot->egress.frame + REPLY_HEADER_SIZE);
 	const uint32_t *tokens = (const uint32_t *)slot->result;
 	uint32_t sent = page->connection[index].egress.tokens_sent;
-	uint32_t left = 0;
+	uint32_t left = tokens_standing(slot, ticket);
 	uint32_t i;
 
-	if (load_acquire(&slot->executor.tokens_ticket) == ticket)
-		left = (uint32_t)load_acquire(&slot->executor.tokens) - sent;
-	if (!left && !done)
+	if (left)
+		left -= sent;
+	if (!left && end == REPLY_GOES_ON)
 		return 0;
-	view->last = done && left <= FRAME_TOKENS_MAX;
+	view->last = end != REPLY_GOES_ON && left <= FRAME_TOKENS_MAX;
 	view->tokens = left;
 	if (view->tokens > FRAME_TOKENS_MAX)
 		view->tokens = FRAME_TOKENS_MAX;
@@ -141,16 +161,81 @@ PAGE_FUNCTION int stream_frame(struct shared_page *page, uint32_t index,
 	}
 	header->request_id = slot->ingress.request_id;
 	header->length = view->tokens * TOKEN_SIZE;
-	header->status =
-		view->last ? slot->executor.status : (uint16_t)STATUS_OK;
-	header->flags =
-		view->last
-			? (uint16_t)(REPLY_LAST | slot->executor.finish
-							  << REPLY_FINISH_SHIFT)
-			: 0;
+	header->status = STATUS_OK;
+	header->flags = 0;
+	if (view->last) {
+		header->status = end == REPLY_DONE ? slot->executor.status
+						   : (uint16_t)STATUS_TIMEOUT;
+		header->flags = end == REPLY_DONE ? slot->executor.finish
+						  : (uint16_t)FINISH_ABORT;
+		header->flags = (uint16_t)(header->flags << REPLY_FINISH_SHIFT |
+					   REPLY_LAST);
+	}
 	view->offset = SLOT_OFFSET(view->slot & SLOT_MASK, egress);
 	view->length = REPLY_HEADER_SIZE + header->length;
 	return 1;
+}
+
+/* A single reply: its header, before the length bytes of result[]. */
+PAGE_FUNCTION int single_reply(struct shared_page *page, uint32_t length,
+			       uint16_t status, struct reply_view *view)
+{
+	struct request_slot *slot = &page->slot[view->slot & SLOT_MASK];
+
+	if (length > RESULT_MAX)
+		length = RESULT_MAX;
+	slot->egress.header.request_id = slot->ingress.request_id;
+	slot->egress.header.length = length;
+	slot->egress.header.status = status;
+	slot->egress.header.flags = REPLY_LAST;
+	view->offset = SLOT_OFFSET(view->slot & SLOT_MASK, egress.header);
+	view->length = REPLY_HEADER_SIZE + length;
+	return 1;
+}
+
+/*
+ * All that was owed has left. If the connection is closed for a frame whose
+ * header was whole, that is answered at last; the frame's slot is released with
+ * the connection.
+ */
+PAGE_FUNCTION int late_reply(struct shared_page *page, uint32_t index,
+			     struct reply_view *view)
+{
+	struct connection_entry *connection =
+		&page->connection[index & CONNECTION_MASK];
+
+	if (connection->egress.late != FRAME_LATE_OWED)
+		return 0;
+	view->slot = load_acquire(&connection->ingress.slot);
+	if (view->slot == SLOT_NONE) {
+		connection->egress.late = FRAME_LATE; /* it ended after all */
+		return 0;
+	}
+	view->last = 0;
+	return single_reply(page, 0, STATUS_TIMEOUT, view);
+}
+
+/* The reply to an admitted request, or the next frame of it. */
+PAGE_FUNCTION int request_reply(struct shared_page *page, uint32_t index,
+				uint64_t named, uint32_t nth,
+				struct reply_view *view)
+{
+	struct request_slot *slot = &page->slot[named & SLOT_MASK];
+	uint64_t ticket = named >> TICKET_SHIFT;
+	enum reply_end end = REPLY_GOES_ON;
+
+	view->slot = named & SLOT_MASK;
+	if (page->final_taken[view->slot] == ticket) {
+		if (slot->executor.finish == FINISH_NONE)
+			return single_reply(page, slot->executor.length,
+					    slot->executor.status, view);
+		end = REPLY_DONE;
+	} else if (request_overdue(page, view->slot, ticket)) {
+		if (load_acquire(&slot->executor.tokens_ticket) != ticket)
+			return single_reply(page, 0, STATUS_TIMEOUT, view);
+		end = REPLY_OVERDUE;
+	}
+	return nth ? 0 : stream_frame(page, index, ticket, end, view);
 }
 
 /*
@@ -165,45 +250,35 @@ PAGE_FUNCTION int reply_ready(struct shared_page *page, uint32_t index,
 	uint32_t at = connection->egress.order_head + nth;
 	uint32_t place = at & (ORDER_DEPTH - 1);
 	struct order_entry *entry = &connection->order[place];
-	struct request_slot *slot;
-	uint64_t ticket;
-	int done;
 
-	if (at == load_acquire(&connection->ingress.order_tail))
-		return 0;
 	view->tokens = 0;
 	view->last = 1;
-	if (entry->length != ORDER_IS_SLOT) {
-		view->slot = SLOT_NONE;
-		view->offset =
-			PAGE_OFFSET(connection) +
-			(index & CONNECTION_MASK) *
-				sizeof(struct connection_entry) +
-			__builtin_offsetof(struct connection_entry, order) +
-			place * sizeof(struct order_entry);
-		view->length = REPLY_HEADER_SIZE;
-		return 1;
-	}
-	ticket = entry->request_id >> TICKET_SHIFT;
-	view->slot = entry->request_id & SLOT_MASK;
-	slot = &page->slot[view->slot & SLOT_MASK];
-	done = page->final_taken[view->slot & SLOT_MASK] == ticket;
-	if (!done || slot->executor.finish != FINISH_NONE) {
-		if (nth)
-			return 0;
-		return stream_frame(page, index & CONNECTION_MASK, ticket, done,
-				    view);
-	}
-	view->length = slot->executor.length;
-	if (view->length > RESULT_MAX)
-		view->length = RESULT_MAX;
-	slot->egress.header.request_id = slot->ingress.request_id;
-	slot->egress.header.length = view->length;
-	slot->egress.header.status = slot->executor.status;
-	slot->egress.header.flags = REPLY_LAST;
-	view->offset = SLOT_OFFSET(view->slot & SLOT_MASK, egress.header);
-	view->length += REPLY_HEADER_SIZE;
+	if (at == load_acquire(&connection->ingress.order_tail))
+		return nth ? 0 : late_reply(page, index, view);
+	if (entry->length == ORDER_IS_SLOT)
+		return request_reply(page, index & CONNECTION_MASK,
+				     entry->request_id, nth, view);
+	view->slot = SLOT_NONE;
+	view->offset =
+		PAGE_OFFSET(connection) +
+		(index & CONNECTION_MASK) * sizeof(struct connection_entry) +
+		__builtin_offsetof(struct connection_entry, order) +
+		place * sizeof(struct order_entry);
+	view->length = REPLY_HEADER_SIZE;
 	return 1;
+}
+
+/* The slot's reply has left: the slot is free when its executor is through. */
+PAGE_FUNCTION void slot_answered(struct shared_page *page, uint32_t slot)
+{
+	uint64_t ticket = page->slot[slot].ingress.ticket;
+
+	if (page->final_taken[slot] == ticket) {
+		slot_free(page, slot);
+		return;
+	}
+	page->egress.timeouts++;
+	slot_orphan(page, slot, ticket);
 }
 
 /*
@@ -218,13 +293,15 @@ PAGE_FUNCTION void reply_sent(struct shared_page *page, uint32_t index,
 
 	if (!last) {
 		out->tokens_sent += tokens;
+		if (!tokens)
+			out->late = FRAME_LATE; /* that reply was not owed */
 		return;
 	}
 	out->tokens_sent = 0;
 	page->egress.replies++;
 	store_release(&out->order_head, out->order_head + 1);
 	if (slot != SLOT_NONE)
-		slot_free(page, slot & SLOT_MASK);
+		slot_answered(page, slot & SLOT_MASK);
 }
 
 /* Nothing is owed to the connection. */
@@ -234,7 +311,18 @@ PAGE_FUNCTION int replies_settled(struct shared_page *page, uint32_t index)
 		&page->connection[index & CONNECTION_MASK];
 
 	return connection->egress.order_head ==
-	       load_acquire(&connection->ingress.order_tail);
+		       load_acquire(&connection->ingress.order_tail) &&
+	       connection->egress.late != FRAME_LATE_OWED;
+}
+
+/* It is to be closed when nothing is owed to it. */
+PAGE_FUNCTION int connection_closing(struct shared_page *page, uint32_t index)
+{
+	struct connection_entry *connection =
+		&page->connection[index & CONNECTION_MASK];
+
+	return load_acquire(&connection->ingress.closing) ||
+	       connection->egress.late;
 }
 
 /*
@@ -265,13 +353,13 @@ PAGE_FUNCTION void connection_release(struct shared_page *page, uint32_t index)
 			slot_free(page, slot);
 			continue;
 		}
-		store_release(&page->cancel_close[slot], ticket);
-		store_release(&page->egress.cancel_count,
-			      page->egress.cancel_count + 1);
+		slot_orphan(page, slot, ticket);
 	}
 	if (connection->ingress.slot != SLOT_NONE)
 		slot_free(page, connection->ingress.slot & SLOT_MASK);
 	connection->egress.tokens_sent = 0;
+	connection->egress.late = FRAME_IN_TIME;
+	connection->egress.inside_past = connection->ingress.inside;
 	store_release(&connection->egress.order_head, tail);
 	store_release(&page->free_connection[free_tail & CONNECTION_MASK],
 		      index & CONNECTION_MASK);

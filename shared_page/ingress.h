@@ -12,6 +12,7 @@
 #ifndef SHARED_PAGE_INGRESS_H
 #define SHARED_PAGE_INGRESS_H
 
+#include "deadlines.h"
 #include "due.h"
 
 /* What frames_admit() asks of the caller. */
@@ -76,6 +77,7 @@ PAGE_FUNCTION int connection_open(struct shared_page *page, uint32_t *index)
 		page->connection[*index & CONNECTION_MASK].egress.order_head;
 	in->closing = INGRESS_OPEN;
 	in->header_have = 0;
+	in->inside = 0;
 	in->slot = SLOT_NONE;
 	in->payload_have = 0;
 	in->discard = 0;
@@ -255,6 +257,8 @@ PAGE_FUNCTION uint32_t header_step(struct shared_page *page, uint32_t index,
 
 	if (have >= REQUEST_HEADER_SIZE)
 		have = 0; /* cannot be; shown to the verifier */
+	if (!have)
+		in->frames++;
 	take = REQUEST_HEADER_SIZE - have;
 	if (take > left)
 		take = left;
@@ -318,6 +322,16 @@ PAGE_FUNCTION uint32_t frame_step(struct shared_page *page, uint32_t index,
 	return payload_step(page, index, source, offset, left, used);
 }
 
+/* What egress has to know of a frame that has begun: see connection_ingress. */
+PAGE_FUNCTION uint32_t inside_frame(struct connection_ingress *in)
+{
+	if (in->closing)
+		return 0;
+	if (in->slot != SLOT_NONE || in->discard)
+		return in->frames << 1 | 1;
+	return in->header_have ? in->frames << 1 : 0;
+}
+
 /*
  * Admits what length bytes of a connection hold; frames may start and end
  * anywhere in them. Returns a set of enum admitted.
@@ -325,10 +339,14 @@ PAGE_FUNCTION uint32_t frame_step(struct shared_page *page, uint32_t index,
 PAGE_FUNCTION uint32_t frames_admit(struct shared_page *page, uint32_t index,
 				    void *source, uint32_t length)
 {
+	struct connection_entry *connection =
+		&page->connection[index & CONNECTION_MASK];
 	uint32_t offset = 0;
 	uint32_t result = 0;
 	uint32_t step;
 
+	if (load_acquire(&connection->egress.late))
+		connection->ingress.closing = INGRESS_CLOSING;
 	bounded_for (step, SEGMENT_STEPS) {
 		uint32_t used = 0;
 
@@ -338,7 +356,9 @@ PAGE_FUNCTION uint32_t frames_admit(struct shared_page *page, uint32_t index,
 				     length - offset, &used);
 		offset += used;
 	}
-	/* A full barrier: the caller reads egress.sleep next. */
+	store_release(&connection->ingress.inside,
+		      inside_frame(&connection->ingress));
+	/* A full barrier: the caller reads words of egress next. */
 	shared_add(&page->ingress.bytes_received, length);
 	return result;
 }

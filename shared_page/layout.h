@@ -41,7 +41,17 @@ enum page_constants {
 	CONNECTION_BITS = 12,
 	CONNECTION_MASK = 4095,
 	COMPLETION_FINAL = 0x8000, /* the slot's request is finished */
-	LAYOUT_FIELDS_MAX = 128,
+	LAYOUT_FIELDS_MAX = 160,
+};
+
+/* See deadlines.h. */
+enum deadline_limits {
+	/* Looks that find a request as the one before did: it is overdue. */
+	LOOKS_UNTIL_OVERDUE = 4,
+	HAND_SLOTS = 128, /* that the hand passes in a tick */
+	/* A request's time limit in ticks of the hand, a frame's in its own. */
+	REQUEST_TICKS = LOOKS_UNTIL_OVERDUE * SLOT_COUNT / HAND_SLOTS,
+	FRAME_TICKS = 8,
 };
 
 enum executor_state {
@@ -55,6 +65,13 @@ enum executor_state {
 enum ingress_closing {
 	INGRESS_OPEN = 0,
 	INGRESS_CLOSING = 1, /* an error reply stands last in the order ring */
+};
+
+/* A frame was not finished in time: why egress closes a connection. */
+enum frame_late {
+	FRAME_IN_TIME = 0,
+	FRAME_LATE = 1, /* when what is owed has left */
+	FRAME_LATE_OWED = 2, /* and its header was whole, so it is answered */
 };
 
 /* [creator] What an attaching part compares before it touches the rest. */
@@ -88,7 +105,8 @@ struct page_ingress {
 	uint64_t cancel_count; /* rises with each word in cancel_client[] */
 	uint32_t rung; /* the sleep that the doorbell was rung for */
 	uint32_t timer_armed; /* looks for results while any are to come */
-	uint32_t pad0[4];
+	uint32_t ticks; /* of the timer: egress looks for overdue requests */
+	uint32_t pad0[3];
 	/* counters, off the line that the executor polls */
 	uint64_t bytes_received;
 	uint64_t frames_busy; /* not admitted: BUSY, or SHUTTING_DOWN */
@@ -112,7 +130,10 @@ struct page_egress {
 	/* 0 while egress is awake, else the number of this sleep */
 	uint32_t sleep;
 	uint32_t draining; /* no new connections; leaves when all is answered */
-	uint64_t pad0[2];
+	uint32_t hand; /* the next slot to look at, see deadlines.h */
+	uint32_t frame_ticks;
+	uint32_t watch_head; /* of watch[] */
+	uint32_t watch_tail;
 	/* counters */
 	uint64_t replies; /* requests answered, error replies included */
 	uint64_t bytes_sent;
@@ -124,9 +145,11 @@ struct page_egress {
 	uint64_t doorbell_wakes;
 	uint64_t sends; /* SEND or SENDMSG SQEs; writev or send calls */
 	uint64_t submissions; /* SQEs of every kind; 0 for native servers */
-	uint64_t stale_results; /* final notices of connections that are gone */
+	uint64_t stale_results; /* final notices that nobody waited for */
 	uint64_t accept_failures; /* out of files or memory */
-	uint64_t pad1[4];
+	uint64_t timeouts; /* requests answered with STATUS_TIMEOUT */
+	uint64_t frames_late; /* connections closed inside a frame */
+	uint64_t pad1[2];
 };
 
 /* [executor] */
@@ -182,7 +205,9 @@ struct connection_ingress {
 	uint32_t payload_have;
 	uint32_t discard; /* bytes left of a payload that nobody wants */
 	uint8_t header[24]; /* struct request_header */
-	uint32_t pad[2];
+	uint32_t frames; /* begun so far, by all that used the entry */
+	/* frames << 1 | its header is whole; 0 between frames */
+	uint32_t inside;
 };
 
 /* [egress] */
@@ -190,7 +215,10 @@ struct connection_egress {
 	uint32_t order_head;
 	uint32_t attention_seen;
 	uint32_t tokens_sent; /* of the stream at order_head */
-	uint32_t pad[13];
+	uint32_t watched; /* stands in watch[] */
+	uint32_t late; /* enum frame_late */
+	uint32_t inside_past; /* ingress.inside that an earlier one left */
+	uint32_t pad[10];
 };
 
 struct connection_entry {
@@ -240,6 +268,20 @@ struct request_slot {
 	uint8_t result[RESULT_MAX]; /* [executor] bytes, or uint32_t tokens */
 };
 
+/* [egress] What it found when it last looked at a slot. */
+struct slot_look {
+	uint64_t ticket;
+	uint32_t tokens;
+	uint32_t same; /* looks since then that found nothing new */
+};
+
+/* [egress] A connection inside a frame. */
+struct frame_watch {
+	uint16_t connection;
+	uint16_t since; /* of egress.frame_ticks, its low bits */
+	uint32_t frame; /* its number, from connection_ingress.inside */
+};
+
 struct shared_page {
 	struct page_identity identity;
 	struct page_supervisor supervisor;
@@ -272,6 +314,9 @@ struct shared_page {
 	 * notices in completion[], which is never full.
 	 */
 	uint64_t final_taken[SLOT_COUNT];
+	struct slot_look look[SLOT_COUNT]; /* [egress] */
+	/* [egress] each connection at most once, in order of their deadlines */
+	struct frame_watch watch[CONNECTION_COUNT];
 	struct connection_entry connection[CONNECTION_COUNT];
 	struct request_slot slot[SLOT_COUNT];
 	/*

@@ -31,6 +31,7 @@
 	FIELD(page_ingress, cancel_count) \
 	FIELD(page_ingress, rung) \
 	FIELD(page_ingress, timer_armed) \
+	FIELD(page_ingress, ticks) \
 	FIELD(page_ingress, pad0) \
 	FIELD(page_ingress, bytes_received) \
 	FIELD(page_ingress, frames_busy) \
@@ -49,7 +50,10 @@
 	FIELD(page_egress, cancel_count) \
 	FIELD(page_egress, sleep) \
 	FIELD(page_egress, draining) \
-	FIELD(page_egress, pad0) \
+	FIELD(page_egress, hand) \
+	FIELD(page_egress, frame_ticks) \
+	FIELD(page_egress, watch_head) \
+	FIELD(page_egress, watch_tail) \
 	FIELD(page_egress, replies) \
 	FIELD(page_egress, bytes_sent) \
 	FIELD(page_egress, connections_accepted) \
@@ -62,6 +66,8 @@
 	FIELD(page_egress, submissions) \
 	FIELD(page_egress, stale_results) \
 	FIELD(page_egress, accept_failures) \
+	FIELD(page_egress, timeouts) \
+	FIELD(page_egress, frames_late) \
 	FIELD(page_egress, pad1) \
 	FIELD(page_executor, submit_head) \
 	FIELD(page_executor, completion_tail) \
@@ -91,10 +97,14 @@
 	FIELD(connection_ingress, payload_have) \
 	FIELD(connection_ingress, discard) \
 	FIELD(connection_ingress, header) \
-	FIELD(connection_ingress, pad) \
+	FIELD(connection_ingress, frames) \
+	FIELD(connection_ingress, inside) \
 	FIELD(connection_egress, order_head) \
 	FIELD(connection_egress, attention_seen) \
 	FIELD(connection_egress, tokens_sent) \
+	FIELD(connection_egress, watched) \
+	FIELD(connection_egress, late) \
+	FIELD(connection_egress, inside_past) \
 	FIELD(connection_egress, pad) \
 	FIELD(connection_entry, ingress) \
 	FIELD(connection_entry, egress) \
@@ -121,6 +131,12 @@
 	FIELD(request_slot, executor) \
 	FIELD(request_slot, egress) \
 	FIELD(request_slot, result) \
+	FIELD(slot_look, ticket) \
+	FIELD(slot_look, tokens) \
+	FIELD(slot_look, same) \
+	FIELD(frame_watch, connection) \
+	FIELD(frame_watch, since) \
+	FIELD(frame_watch, frame) \
 	FIELD(shared_page, identity) \
 	FIELD(shared_page, supervisor) \
 	FIELD(shared_page, ingress) \
@@ -135,6 +151,8 @@
 	FIELD(shared_page, cancel_client) \
 	FIELD(shared_page, cancel_close) \
 	FIELD(shared_page, final_taken) \
+	FIELD(shared_page, look) \
+	FIELD(shared_page, watch) \
 	FIELD(shared_page, connection) \
 	FIELD(shared_page, slot) \
 	FIELD(shared_page, tail_guard)

@@ -65,6 +65,7 @@ enum reply_status {
 	STATUS_CANCELLED = 7,
 	STATUS_INTERNAL = 8, /* the executor failed; the request is lost */
 	STATUS_SHUTTING_DOWN = 9,
+	STATUS_TIMEOUT = 10, /* not computed, or not received, in time */
 };
 
 enum reply_flags {
@@ -77,7 +78,7 @@ enum finish_reason {
 	FINISH_NONE = 0,
 	FINISH_STOP = 1, /* an end-of-sequence or stop token */
 	FINISH_LENGTH = 2, /* the token limit */
-	FINISH_ABORT = 3, /* cancelled */
+	FINISH_ABORT = 3, /* cancelled, failed, or overdue */
 };
 
 struct request_header {

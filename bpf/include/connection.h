@@ -37,6 +37,7 @@ enum operation {
 	OP_STOP,
 	OP_DEADLINE,
 	OP_RETRY,
+	OP_FRAME_TICK,
 };
 
 enum connection_flags {
@@ -104,6 +105,7 @@ struct {
 	__s64 drain[2];
 	__s64 send_limit[2];
 	__s64 retry[2];
+	__s64 frame_tick[2];
 	__u8 sink[16];
 	__u32 mark[FILE_COUNT];
 	struct send_message message[CONNECTION_COUNT];

@@ -20,12 +20,15 @@ static void poll_arm(struct ring *ring, __s32 fd, __u8 operation, __u32 flags)
 	sqe->len = flags;
 }
 
+static __u32 ticks_seen; /* of ingress's timer */
+
 static int work_waits(void)
 {
 	__u64 at = shared_page.egress.attention_head;
 
 	return completion_waits(&shared_page) ||
-	       load_acquire(&shared_page.ingress.attention_tail) != at;
+	       load_acquire(&shared_page.ingress.attention_tail) != at ||
+	       load_acquire(&shared_page.ingress.ticks) != ticks_seen;
 }
 
 /*

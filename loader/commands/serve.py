@@ -96,6 +96,21 @@ DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
     help="Milliseconds until a peer that takes nothing of its replies is closed; 0: never.",
 )
 @click.option(
+    "--request-timeout-ms",
+    type=click.IntRange(0, 3_600_000),
+    default=10_000,
+    show_default=True,
+    help="Milliseconds until a request without a result, or a stream without its next token, is "
+    "answered with TIMEOUT; 0: never.",
+)
+@click.option(
+    "--frame-timeout-ms",
+    type=click.IntRange(0, 3_600_000),
+    default=10_000,
+    show_default=True,
+    help="Milliseconds until a peer that does not finish its request is closed; 0: never.",
+)
+@click.option(
     "--instance",
     default="default",
     show_default=True,

@@ -59,6 +59,7 @@ void Connections::receive(uint32_t index) {
     if (length > 0) {
         if (frames_admit(&page_, index, bytes_, static_cast<uint32_t>(length)) & ADMITTED_REPLY)
             queue(index);
+        frame_watch(&page_, index);
     } else if (length == 0) {
         connection.peer_closed = true;
         end_if_settled(index);
@@ -184,7 +185,7 @@ void Connections::end_if_settled(uint32_t index) {
         return close(index);
     if (page_.egress.draining) // before this, a late request is told so
         page_.connection[index].ingress.closing = INGRESS_CLOSING;
-    if (!page_.connection[index].ingress.closing || connection.lingering)
+    if (!connection_closing(&page_, index) || connection.lingering)
         return;
     ::shutdown(connection.socket.get(), SHUT_WR);
     connection.lingering = true;

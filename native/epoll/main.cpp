@@ -31,6 +31,7 @@ static int serve(int argc, char **argv) {
     Descriptor signals = open_leave_signals(); // first: from here on a signal means a drain
     leave_with_parent();
     long page_fd = -1, listen_fd = -1, wake_us = 60, drain_ms = 5000, send_timeout_ms = 30000;
+    long request_timeout_ms = 10000, frame_timeout_ms = 10000;
     const Option table[] = {
         {"page-fd", "FD", "shared page: a memfd or a mmapable BPF map", &page_fd, 0, INT32_MAX,
          nullptr, true},
@@ -41,6 +42,10 @@ static int serve(int argc, char **argv) {
          3'600'000},
         {"send-timeout-ms", "MS", "until a peer that reads nothing is closed, 0: never",
          &send_timeout_ms, 0, 3'600'000},
+        {"request-timeout-ms", "MS", "until a request without a result is answered, 0: never",
+         &request_timeout_ms, 0, 3'600'000},
+        {"frame-timeout-ms", "MS", "until a peer that does not end its request is closed, 0: never",
+         &frame_timeout_ms, 0, 3'600'000},
     };
     if (!parse_options(table, "Serves the requests of TCP connections from a shared page.", argc,
                        argv))
@@ -50,7 +55,9 @@ static int serve(int argc, char **argv) {
     Server server(page, std::move(signals), Descriptor(static_cast<int>(listen_fd)),
                   {.wake = wake_us * MICROSECOND,
                    .drain = drain_ms * MILLISECOND,
-                   .send_timeout = send_timeout_ms * MILLISECOND});
+                   .send_timeout = send_timeout_ms * MILLISECOND,
+                   .request_tick = request_timeout_ms * MILLISECOND / REQUEST_TICKS,
+                   .frame_tick = frame_timeout_ms * MILLISECOND / FRAME_TICKS});
     server.run();
     return 0;
 }

@@ -8,7 +8,7 @@
 #include "native/epoll/server.hpp"
 
 // Tags of what is no connection; a connection's generation, in the upper half, is never 0.
-enum : uint64_t { LISTENER_TAG = 0, SIGNAL_TAG = 1 };
+enum : uint64_t { LISTENER_TAG, SIGNAL_TAG, REQUEST_TICK_TAG, FRAME_TICK_TAG };
 
 static shared_page &require_unused(shared_page &page) {
     uint64_t free = page.egress.free_connection_tail - page.ingress.free_connection_head;
@@ -22,6 +22,8 @@ static shared_page &require_unused(shared_page &page) {
 
 Server::Server(shared_page &page, Descriptor signals, Descriptor listener, const ServerTimes &times)
     : page_(require_unused(page)), times_(times), signals_(std::move(signals)),
+      request_ticker_(times.request_tick, poller_, REQUEST_TICK_TAG),
+      frame_ticker_(times.frame_tick, poller_, FRAME_TICK_TAG),
       connections_(page_, poller_, times.send_timeout),
       listener_(std::move(listener), page_, poller_, LISTENER_TAG, connections_) {
     if (!poller_.add(signals_.get(), EPOLLIN, SIGNAL_TAG))
@@ -46,6 +48,10 @@ void Server::turn() {
     connections_.send_queued();
     if (next_deadline() != NEVER)
         handle_deadlines();
+    if (requests_in_flight(&page_))
+        request_ticker_.start();
+    if (frames_watched(&page_))
+        frame_ticker_.start();
 }
 
 void Server::dispatch(const epoll_event &event) {
@@ -53,6 +59,10 @@ void Server::dispatch(const epoll_event &event) {
         listener_.accept_ready();
     else if (event.data.u64 == SIGNAL_TAG)
         read_signal();
+    else if (event.data.u64 == REQUEST_TICK_TAG)
+        look_for_overdue();
+    else if (event.data.u64 == FRAME_TICK_TAG)
+        look_for_late();
     else
         connections_.handle(event.data.u64, event.events);
 }
@@ -61,6 +71,26 @@ void Server::take_completions() {
     uint32_t index;
     for (uint32_t n = 0; n < COMPLETION_DEPTH && completion_take(&page_, &index); n++)
         connections_.queue(index);
+}
+
+void Server::look_for_overdue() {
+    request_ticker_.take();
+    uint32_t index;
+    for (uint32_t n = 0; n < HAND_SLOTS; n++)
+        if (hand_move(&page_, &index))
+            connections_.queue(index);
+    if (!requests_in_flight(&page_))
+        request_ticker_.stop();
+}
+
+void Server::look_for_late() {
+    frame_ticker_.take();
+    page_.egress.frame_ticks++;
+    uint32_t index;
+    while (frame_turn(&page_, &index))
+        connections_.queue(index);
+    if (!frames_watched(&page_))
+        frame_ticker_.stop();
 }
 
 int64_t Server::timeout() const {

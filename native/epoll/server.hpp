@@ -11,12 +11,15 @@
 #include "native/common/poller.hpp"
 #include "native/epoll/connections.hpp"
 #include "native/epoll/listener.hpp"
+#include "native/epoll/ticker.hpp"
 
 // All in nanoseconds.
 struct ServerTimes {
     int64_t wake;         // between looks at the page while requests are in flight
     int64_t drain;        // from the first SIGTERM or SIGINT to leaving at the latest
     int64_t send_timeout; // 0: none
+    int64_t request_tick; // between looks for overdue requests, 0: none
+    int64_t frame_tick;   // and for frames that do not end, 0: none
 };
 
 class Server {
@@ -35,6 +38,8 @@ class Server {
     int64_t timeout() const;
     int64_t next_deadline() const;
     void handle_deadlines();
+    void look_for_overdue();
+    void look_for_late();
     void read_signal();
     void leave();
 
@@ -42,6 +47,8 @@ class Server {
     ServerTimes times_;
     Poller poller_;
     Descriptor signals_;
+    Ticker request_ticker_; // runs while requests are in flight
+    Ticker frame_ticker_;   // runs while a connection is inside a frame
     Connections connections_;
     Listener listener_;
     bool draining_ = false;

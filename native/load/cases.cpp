@@ -85,7 +85,7 @@ void check(const Reader &reader, const CaseHeader &header) {
     within("request length", header.request_length, 0, REQUEST_MAX);
     within("expected length", header.expected_length, 0, RESULT_MAX);
     within("compare", header.compare, 0, static_cast<uint32_t>(Compare::tokens));
-    within("status", header.status, 0, STATUS_SHUTTING_DOWN);
+    within("status", header.status, 0, STATUS_TIMEOUT);
     within("finish", header.finish, 0, FINISH_ABORT);
     reader.require(header.compare == 0 || header.expected_length % sizeof(uint32_t) == 0,
                    "expected length " + std::to_string(header.expected_length) +

@@ -34,10 +34,10 @@ inline constexpr std::array<const char *, static_cast<size_t>(Outcome::count)> o
     "wrong_length", "wrong_payload", "bad_header",   "bad_finish",
 };
 
-inline constexpr uint32_t status_count = STATUS_SHUTTING_DOWN + 1;
+inline constexpr uint32_t status_count = STATUS_TIMEOUT + 1;
 inline constexpr std::array<const char *, status_count> status_names = {
-    "ok",           "busy",        "bad_frame", "too_large", "too_many",
-    "unknown_kind", "bad_payload", "cancelled", "internal",  "shutting_down",
+    "ok",          "busy",      "bad_frame", "too_large",     "too_many", "unknown_kind",
+    "bad_payload", "cancelled", "internal",  "shutting_down", "timeout",
 };
 
 // The record's status word: the outcome above, the reply's status below.

@@ -12,7 +12,7 @@ class Admission {
 
     void run() {
         while (!input_.empty())
-            step(input_.below(14));
+            step(input_.below(16));
         finish();
     }
 
@@ -53,6 +53,10 @@ class Admission {
             return close(*client);
         case 13:
             return drain(input_.below(4) == 0);
+        case 14:
+            return wait_for_results();
+        case 15:
+            return wait_for_frames();
         }
     }
 
@@ -111,9 +115,57 @@ class Admission {
             frames_admit(page_, client.index, &segment, static_cast<uint32_t>(bytes.size()));
         if (asks & ADMITTED_REPLY)
             attention_post(page_, client.index);
+        frame_watch(page_, client.index);
         require(asks == client.peer.receive(bytes), "what ingress asks for");
+        watch(client);
         check_counters();
         check_owed(client);
+    }
+
+    void watch(const Connection &client) {
+        if (!client.peer.inside() || client.peer.late || watched_[client.index])
+            return;
+        watched_[client.index] = true;
+        watches_.push_back({client.index, client.peer.frame, page_->egress.frame_ticks});
+    }
+
+    void wait_for_results() {
+        hand_round(page_);
+        for (auto &client : connections_)
+            for (auto &request : client.peer.owed)
+                request->look();
+    }
+
+    // Half of a frame's time passes; the page and the model say whose turn it is.
+    void wait_for_frames() {
+        uint32_t index;
+
+        page_->egress.frame_ticks += FRAME_TICKS / 2;
+        while (frame_turn(page_, &index)) {
+            require(!watches_.empty() && watches_.front().connection == index, "whose turn it is");
+            require(page_->egress.frame_ticks - watches_.front().since >= FRAME_TICKS, "its time");
+            take_turn();
+        }
+        require(watches_.empty() ||
+                    page_->egress.frame_ticks - watches_.front().since < FRAME_TICKS,
+                "a connection's turn has come");
+        for (auto &client : connections_)
+            require(page_->connection[client.index].egress.late == client.peer.late, "who is late");
+    }
+
+    void take_turn() {
+        Watch turn = watches_.front();
+
+        watches_.pop_front();
+        watched_[turn.connection] = false;
+        for (auto &client : connections_) {
+            if (client.index != turn.connection || !client.peer.inside())
+                continue;
+            if (client.peer.frame != turn.frame)
+                watch(client);
+            else
+                client.peer.late = client.peer.header_whole() ? FRAME_LATE_OWED : FRAME_LATE;
+        }
     }
 
     void check_counters() {
@@ -222,7 +274,11 @@ class Admission {
         auto &owed = client.peer.owed;
         reply_view view;
 
-        require(replies_settled(page_, client.index) == owed.empty(), "nothing is owed");
+        bool late_owed = client.peer.late == FRAME_LATE_OWED;
+        require(replies_settled(page_, client.index) == (owed.empty() && !late_owed),
+                "nothing is owed");
+        if (owed.empty() && late_owed)
+            return send_late(client);
         if (!reply_ready(page_, client.index, 0, &view)) {
             require(owed.empty() || waits(*owed.front()), "a reply that stands can be sent");
             return;
@@ -235,11 +291,29 @@ class Admission {
         if (!view.last)
             return;
         owed.pop_front();
-        service_.free_slots += request->error == STATUS_OK;
+        service_.free_slots += request->error == STATUS_OK && request->answered;
+        request->orphaned = request->error == STATUS_OK && !request->answered;
+    }
+
+    // The last reply of a connection that is closed inside a frame.
+    void send_late(Connection &client) {
+        reply_view view;
+        reply_header header;
+
+        client.peer.late = FRAME_LATE;
+        bool ready = reply_ready(page_, client.index, 0, &view);
+        require(ready == client.peer.assembling(), "a late frame's reply");
+        if (!ready)
+            return;
+        memcpy(&header, reinterpret_cast<uint8_t *>(page_) + view.offset, sizeof(header));
+        require(header.request_id == client.peer.assembled_id(), "a late frame's id");
+        require(header.status == STATUS_TIMEOUT && !header.length, "a late frame's status");
+        require(header.flags == REPLY_LAST && view.length == sizeof(header), "a late frame's end");
+        reply_sent(page_, client.index, view.slot, view.tokens, view.last);
     }
 
     static bool waits(const Request &request) {
-        if (request.error != STATUS_OK || request.answered)
+        if (request.error != STATUS_OK || request.answered || request.overdue())
             return false;
         return !request.streams || request.tokens.size() == request.tokens_sent;
     }
@@ -255,7 +329,8 @@ class Admission {
         require((header.flags & REPLY_LAST) == view.last, "a reply's last frame");
         if (request.error != STATUS_OK)
             return require(header.status == request.error && !header.length, "an error reply");
-        require(header.status == (view.last ? request.status : 0), "a reply's status");
+        uint16_t status = request.answered ? request.status : uint16_t{STATUS_TIMEOUT};
+        require(header.status == (view.last ? status : 0), "a reply's status");
         if (request.streams) {
             auto *tokens = request.tokens.data() + request.tokens_sent;
             require(header.length == view.tokens * TOKEN_SIZE, "a frame's tokens");
@@ -263,6 +338,8 @@ class Admission {
             require(!header.length || !memcmp(body, tokens, header.length), "a stream's tokens");
             return;
         }
+        if (!request.answered)
+            return require(!header.length, "a result before its notice");
         require(header.length == request.result.size(), "a result's length");
         require(std::equal(request.result.begin(), request.result.end(), body), "a result");
     }
@@ -300,6 +377,14 @@ class Admission {
     std::list<Connection> connections_;
     std::vector<RequestRef> running_;
     std::vector<RequestRef> finals_; // published, not noticed yet
+
+    struct Watch {
+        uint32_t connection;
+        uint64_t frame;
+        uint32_t since;
+    };
+    std::deque<Watch> watches_;
+    bool watched_[CONNECTIONS] = {};
 };
 
 } // namespace

@@ -22,7 +22,7 @@ class Hostile {
         for (auto &client : clients_)
             open(client);
         while (!input_.empty()) {
-            step(input_.below(12), clients_[input_.below(CONNECTIONS)]);
+            step(input_.below(13), clients_[input_.below(CONNECTIONS)]);
             check_slots();
         }
     }
@@ -58,6 +58,8 @@ class Hostile {
             return sent(client);
         case 11:
             return reopen(client);
+        case 12:
+            return hand_round(page_);
         }
     }
 

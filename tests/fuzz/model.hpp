@@ -22,6 +22,18 @@ struct Request {
     bool streams = false;
     uint16_t status = STATUS_OK;
     std::vector<uint8_t> result{};
+    size_t seen = SIZE_MAX; // tokens, when the hand passed last
+    uint32_t same = 0;      // rounds since then that found as many
+
+    // TIMEOUT answers it, unless the result comes first.
+    bool overdue() const { return error == STATUS_OK && !answered && same == LOOKS_UNTIL_OVERDUE; }
+
+    void look() {
+        if (error != STATUS_OK || answered || overdue())
+            return;
+        same = seen == tokens.size() ? same + 1 : 0;
+        seen = tokens.size();
+    }
 };
 
 using RequestRef = std::shared_ptr<Request>;
@@ -32,6 +44,7 @@ struct Service {
     bool draining = false;
     std::deque<RequestRef> submitted;
     uint64_t received = 0, busy = 0, bad = 0, cancels = 0;
+    uint64_t frames = 0; // begun
 };
 
 class Peer {
@@ -41,6 +54,7 @@ class Peer {
     // Returns what frames_admit() has to return.
     uint32_t receive(std::span<const uint8_t> bytes) {
         uint32_t asks = 0;
+        closing |= late != FRAME_IN_TIME;
         for (uint8_t byte : bytes)
             asks |= take(byte);
         service_.received += bytes.size();
@@ -57,9 +71,14 @@ class Peer {
     }
 
     bool assembling() const { return assembling_; }
+    bool inside() const { return !closing && (assembling_ || discard_ || !buffer_.empty()); }
+    bool header_whole() const { return assembling_ || discard_; }
+    uint64_t assembled_id() const { return header_.request_id; }
 
     std::deque<RequestRef> owed; // in the order in which replies have to leave
     bool closing = false;
+    frame_late late = FRAME_IN_TIME;
+    uint64_t frame = 0; // the one begun last, of all that anybody began
 
   private:
     uint32_t take(uint8_t byte) {
@@ -69,6 +88,8 @@ class Peer {
             discard_--;
             return 0;
         }
+        if (buffer_.empty() && !assembling_)
+            frame = ++service_.frames;
         buffer_.push_back(byte);
         if (assembling_)
             return buffer_.size() == header_.length ? submit() : 0;

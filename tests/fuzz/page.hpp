@@ -92,6 +92,16 @@ class Page {
     std::unique_ptr<shared_page, Free> page_;
 };
 
+// Time passes: the hand goes once over the slots that are in use.
+inline void hand_round(shared_page *page) {
+    uint32_t index;
+
+    page->egress.hand = FIRST_SLOT;
+    for (uint32_t n = 0; n < SLOTS; n++)
+        if (hand_move(page, &index))
+            require(index < CONNECTIONS, "an overdue request's connection");
+}
+
 // The free slots, each of which must be free once.
 inline std::vector<bool> free_slots(const shared_page *page) {
     std::vector<bool> free(SLOT_COUNT);

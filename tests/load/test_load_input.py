@@ -43,7 +43,7 @@ BODY = b"request!" + b"okay"
         (file(header(request=4097), bytes(5000)), "case 0", "request length 4097"),
         (file(header(expected=1 << 31)), "case 0", "expected length 2147483648"),
         (file(header(compare=3), BODY), "case 0", "compare 3 is not between 0 and 2"),
-        (file(header(status=10), BODY), "case 0", "status 10 is not between 0 and 9"),
+        (file(header(status=11), BODY), "case 0", "status 11 is not between 0 and 10"),
         (file(header(finish=4), BODY), "case 0", "finish 4 is not between 0 and 3"),
         (file(header(compare=1, expected=3), BODY), "case 0", "not a whole number of 4-byte"),
         (file(header(rtol=-1.0), BODY), "case 0", "tolerance is negative"),

@@ -72,6 +72,18 @@ int drive_attention_take(struct shared_page *page, uint32_t *index) {
     return attention_take(page, index);
 }
 
+int drive_hand_move(struct shared_page *page, uint32_t *index) {
+    return hand_move(page, index);
+}
+
+void drive_frame_watch(struct shared_page *page, uint32_t index) {
+    frame_watch(page, index);
+}
+
+int drive_frame_turn(struct shared_page *page, uint32_t *index) {
+    return frame_turn(page, index);
+}
+
 uint64_t drive_requests_in_flight(struct shared_page *page) {
     return requests_in_flight(page);
 }

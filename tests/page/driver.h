@@ -37,6 +37,9 @@ void drive_token_publish(struct shared_page *page, uint32_t slot, uint32_t token
 
 int drive_completion_take(struct shared_page *page, uint32_t *index);
 int drive_attention_take(struct shared_page *page, uint32_t *index);
+int drive_hand_move(struct shared_page *page, uint32_t *index);
+void drive_frame_watch(struct shared_page *page, uint32_t index);
+int drive_frame_turn(struct shared_page *page, uint32_t *index);
 uint64_t drive_requests_in_flight(struct shared_page *page);
 int drive_reply_ready(struct shared_page *page, uint32_t index, uint32_t nth,
                       struct drive_reply *reply);

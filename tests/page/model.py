@@ -33,6 +33,13 @@ class Request:
     status: int = c.STATUS_OK
     finish: int = c.FINISH_NONE
     announced: bool = False  # egress has taken the final notice
+    seen: int = -1  # tokens, when egress looked last
+    same: int = 0  # looks since then that found as many
+
+    @property
+    def overdue(self) -> bool:
+        """Its answer is a time-out, unless the result comes first."""
+        return not self.announced and self.same == c.LOOKS_UNTIL_OVERDUE
 
 
 @dataclass(eq=False)
@@ -206,6 +213,23 @@ class Model:
                 self.free_slots.append(request.slot)
         return request, final
 
+    def look(self) -> list[int]:
+        """Egress looks at every slot once: the connections of those that have become overdue."""
+        waiting = [
+            request
+            for connection in self.connections.values()
+            for request in connection.owed
+            if isinstance(request, Request) and not request.announced
+        ]
+        late = []
+        for request in waiting:
+            if request.seen != len(request.tokens):
+                request.seen, request.same = len(request.tokens), 0
+            elif not request.overdue:
+                request.same += 1
+                late += [request] if request.overdue else []
+        return [request.connection.index for request in late]
+
     def ready(self, connection: Connection, nth: int) -> Frame | None:
         """The nth owed reply, or a piece of it, if it can be sent when those before it were."""
         if nth >= len(connection.owed):
@@ -216,18 +240,25 @@ class Model:
         if owed.announced and owed.finish == c.FINISH_NONE:
             data = _reply(owed.request_id, owed.status, c.REPLY_LAST, owed.result)
             return Frame(data, owed.slot, 0, True)
+        if owed.overdue and not owed.streams:
+            data = _reply(owed.request_id, c.STATUS_TIMEOUT, c.REPLY_LAST)
+            return Frame(data, owed.slot, 0, True)
         return self._stream_frame(connection, owed) if nth == 0 else None
 
     @staticmethod
     def _stream_frame(connection: Connection, request: Request) -> Frame | None:
         left = request.tokens[connection.tokens_sent :]
-        if not left and not request.announced:
+        ended = request.announced or request.overdue
+        if not left and not ended:
             return None
-        last = request.announced and len(left) <= c.FRAME_TOKENS_MAX
+        last = ended and len(left) <= c.FRAME_TOKENS_MAX
         now = left[: c.FRAME_TOKENS_MAX]
-        flags = c.REPLY_LAST | request.finish << c.REPLY_FINISH_SHIFT if last else 0
+        status, finish = c.STATUS_TIMEOUT, c.FINISH_ABORT
+        if request.announced:
+            status, finish = request.status, request.finish
+        flags = c.REPLY_LAST | finish << c.REPLY_FINISH_SHIFT if last else 0
         payload = b"".join(token.to_bytes(4, "little") for token in now)
-        status = request.status if last else c.STATUS_OK
+        status = status if last else c.STATUS_OK
         data = _reply(request.request_id, status, flags, payload)
         return Frame(data, request.slot, len(now), last)
 
@@ -239,8 +270,15 @@ class Model:
         connection.tokens_sent = 0
         self.count["replies"] += 1
         answered = connection.owed.popleft()
-        if isinstance(answered, Request):
+        if isinstance(answered, Request) and answered.announced:
             self.free_slots.append(answered.slot)
+        elif isinstance(answered, Request):
+            self.count["timeouts"] += 1
+            self._orphan(answered)
+
+    def _orphan(self, request: Request) -> None:
+        request.orphaned = True
+        self.orphans.append(request)
 
     def close(self, connection: Connection) -> None:
         """The connection is gone; what runs for it runs on for nobody."""
@@ -250,8 +288,7 @@ class Model:
             if owed.announced:
                 self.free_slots.append(owed.slot)
             else:
-                owed.orphaned = True
-                self.orphans.append(owed)
+                self._orphan(owed)
         if connection.assembling:
             self.free_slots.append(connection.assembling.slot)
         self.count["closed"] += 1

@@ -197,6 +197,17 @@ class PageMachine(RuleBasedStateMachine):
             assert self.index[0] == posted.popleft()
             self.to_look_at.add(self.index[0])
 
+    @rule(rounds=st.sampled_from([1, 1, c.LOOKS_UNTIL_OVERDUE + 1]))
+    def time_passes(self, rounds: int) -> None:
+        """The hand goes round all slots."""
+        for _ in range(rounds):
+            late = [self.index[0] for _ in range(c.SLOT_COUNT) if self.hand_finds_one()]
+            assert sorted(late) == sorted(self.model.look())
+            self.to_look_at.update(late)
+
+    def hand_finds_one(self) -> bool:
+        return bool(self.lib.drive_hand_move(self.s, self.index))
+
     @precondition(lambda self: self.to_look_at)
     @rule(data=st.data(), batch=st.sampled_from([1, 8, 32]))
     def look(self, data: st.DataObject, batch: int) -> None:
@@ -339,6 +350,7 @@ class PageMachine(RuleBasedStateMachine):
             finals=egress.finals - self.start,
             stale=egress.stale_results,
             closed=egress.connections_closed,
+            timeouts=egress.timeouts,
             completed=executor.completed,
         )
         waiting = len(self.model.submitted) + len(self.model.running)
