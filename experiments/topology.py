@@ -116,12 +116,13 @@ def build(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_leaving_on_sigterm())
         stack.callback(_remove_all, f"{base}-")
-        with _trying(f"make a network of kind {name}", "run as root (sudo); see `dmesg`"):
-            place = make(base)
-        if congestion is not None:
-            _use_congestion(place, congestion, stack)
-        if netem is not None:
-            place.disturb(netem)
+        with _signals_later():
+            with _trying(f"make a network of kind {name}", "run as root (sudo); see `dmesg`"):
+                place = make(base)
+            if congestion is not None:
+                _use_congestion(place, congestion, stack)
+            if netem is not None:
+                place.disturb(netem)
         yield place
 
 
@@ -323,6 +324,17 @@ def _trying(what: str, do: str) -> Iterator[None]:
         raise ExperimentError(what, f"{os.strerror(error.code)} (by netlink)", do) from error
     except OSError as error:
         raise ExperimentError(what, str(error), do) from error
+
+
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals that end us are handled after the block. pyroute2's destructors run within it, and
+    what a handler raises in a destructor is lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,22 @@ def test_a_client_reaches_the_server(kind: str) -> None:
             mounted = subprocess.check_output([*prefix, "ls", "/sys/fs"], text=True)
             assert mounted.split() == sorted(os.listdir("/sys/fs"))
         assert ours(os.getpid())
+    assert ours(os.getpid()) == []
+
+
+def test_ctrl_c_while_a_network_is_made_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it may come in a destructor, and be lost there."""
+    made = []
+
+    def make(base: str) -> Place:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        made.append(MAKERS["bridge"](base))
+        return made[0]
+
+    monkeypatch.setitem(MAKERS, "veth", make)
+    with pytest.raises(KeyboardInterrupt), build("veth"):
+        pytest.fail("the block was entered")
+    assert made
     assert ours(os.getpid()) == []
 
 
