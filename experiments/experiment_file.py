@@ -10,6 +10,7 @@ import difflib
 import itertools
 import math
 import random
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 
 from experiments import cases
 from experiments.errors import ExperimentError
-from experiments.plan import CLOSED, TRANSPORTS, Condition, Plan, Timing, numbered
+from experiments.plan import CLOSED, SLOTS, TRANSPORTS, Condition, Plan, Timing, numbered
 
 FOLDER = Path(__file__).parent
 Check = Callable[[Any], Any]  # gives the value to use; raises ValueError(said, do)
@@ -46,14 +47,16 @@ def seconds(value: Any) -> float:
     return float(value)
 
 
-def rate(value: Any) -> float:
-    """Requests a second, or CLOSED."""
+def rate(value: Any) -> dict[str, float]:
+    """The `rate`, or the `share` of saturation, of a condition."""
     if value == "closed":
-        return CLOSED
+        return {"rate": CLOSED}
+    if type(value) is str and re.fullmatch(r"[1-9]\d{0,2}%", value):
+        return {"share": int(value[:-1]) / 100}
     if type(value) not in (int, float) or not 0 < value <= 1e8:
         raise ValueError("is no number of requests a second",
-                         'take a number above 0, or "closed" for a closed loop')  # fmt: skip
-    return float(value)
+                         'take a number above 0, "70%" of saturation, or "closed"')  # fmt: skip
+    return {"rate": float(value)}
 
 
 def text(value: Any) -> str:
@@ -222,7 +225,15 @@ def combinations(reader: Reader, table: Mapping[str, Any]) -> Iterator[Condition
         if work is not None:
             spec = values.get("workload", Condition.workload.rpartition(",work=")[0])
             values["workload"] = f"{spec}{',' if ':' in spec else ':'}work={work}"
-        yield Condition(**values)
+        rate = values.pop("rate", {})
+        one = Condition(**values, **rate)
+        if one.rate == CLOSED and one.connections * one.depth > SLOTS:
+            reader.fail(
+                f"condition.depth = {one.depth} on {one.connections} connections in a closed loop: "
+                f"more requests than the {SLOTS} that a service holds",
+                f"take depth = {max(1, SLOTS // one.connections)} or less",
+            )
+        yield one
 
 
 def check_workloads(reader: Reader, conditions: Iterable[Condition]) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,13 @@ from experiments import environment, system_calls
 from experiments.accounts import Accounts, Raw
 from experiments.errors import ExperimentError
 from experiments.generator import Generator, Server
-from experiments.plan import Condition, Plan, Run, Timing
+from experiments.plan import CLOSED, SLOTS, Condition, Plan, Run, Timing
 from experiments.progress import Mark, Report, print_event, print_mark
 from experiments.service import Service
 from experiments.system_calls import SystemCalls, threads_of
 
-RUN, ENVIRONMENT = "run.json", "environment.json"
+RUN, ENVIRONMENT, SATURATION = "run.json", "environment.json", "saturation.json"
+SATURATING = Timing(counting=0.0, settling=0.5, measured=1.0)
 # Readings of the accounts. Few, for they are not free on an emulated CPU; two would do.
 SAMPLES = 5
 EDGE_S = 0.05  # that the readings keep from the ends of the measured time
@@ -105,26 +107,77 @@ def measure_run(
 ) -> None:
     """One arm: network and service up, load, accounts, all down. Raises ExperimentError."""
     report("starting", START_S)
-    condition = plan.points[run.point]
+    condition = with_rate(plan, plan.points[run.point], folder.parent)
     began = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    with serving(run.transport, condition, folder / "service.log") as (service, server, prefix):
+        cases = cases_file(folder.parent, plan, condition)
+        load = Generator(condition, plan.timing, run.seed, server, cases, prefix)
+        state = service.state()
+        calls, samples = observe(load.write_to(folder), state, plan.timing, report, mark)
+        report("stopping", STOP_S)
+        (folder / "counters.json").write_text(service.counters())
+    write_json(folder / "samples.json", samples)
+    facts = {
+        **asdict(run), "began": began, "rate": condition.rate, "system_calls": calls,
+        "cpus": environment.cpus(), "commands": {"service": service.command, "load": load.command},
+    }  # fmt: skip
+    write_json(folder / RUN, facts)
+
+
+def with_rate(plan: Plan, condition: Condition, raw: Path) -> Condition:
+    """The condition with a rate in place of a share of what the baseline sustains, which is
+    measured when it is first asked for. Raises ExperimentError."""
+    if not condition.share:
+        return condition
+    # In a closed loop without refusals; whatever is the same for all shares is measured once.
+    depth = max(1, min(condition.depth, SLOTS // condition.connections))
+    closed = replace(condition, rate=CLOSED, share=0.0, depth=depth)
+    file = raw / SATURATION
+    known = json.loads(file.read_text()) if file.exists() else []
+    found = [one["throughput_rps"] for one in known if one["condition"] == asdict(closed)]
+    if not found:
+        found = [saturate(plan, closed, raw)]
+        write_json(file, [*known, {"condition": asdict(closed), "throughput_rps": found[0]}])
+    return replace(condition, rate=round(condition.share * found[0], 1))
+
+
+def saturate(plan: Plan, closed: Condition, raw: Path) -> float:
+    """Verified replies a second of the first transport. Raises ExperimentError."""
+    with (
+        tempfile.TemporaryDirectory(dir=raw) as folder,
+        serving(plan.transports[0], closed, Path(folder) / "service.log") as (_, server, prefix),
+    ):
+        cases = cases_file(raw, plan, closed)
+        load = Generator(closed, SATURATING, plan.seed, server, cases, prefix)
+        with load.write_to(Path(folder)):
+            load.finish()
+        rps = float(json.loads((Path(folder) / "load.json").read_text())["throughput_rps"])
+    if not rps:
+        raise ExperimentError(
+            "find out what the service sustains", "it verified no reply in a closed loop",
+            "give rates as requests a second",
+        )  # fmt: skip
+    return rps
+
+
+def write_json(file: Path, value: object) -> None:
+    """The whole file, or what was there before."""
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(value, indent=2) + "\n")
+    os.replace(unfinished, file)
+
+
+@contextmanager
+def serving(
+    transport: str, condition: Condition, log: Path
+) -> Iterator[tuple[Service, Server, list[str]]]:
+    """A service in its network and on its CPUs, how to reach it, and what comes before the load's
+    command. Raises ExperimentError."""
     with network(condition) as (address, *prefixes):
         ours, theirs = map(list.__add__, prefixes, pinned(condition.service_cpus))
-        service = Service(run.transport, condition, folder / "service.log", ours)
+        service = Service(transport, condition, log, ours)
         with service if address == LOOPBACK else service.listen_on(address):
-            state = service.state()
-            server = Server(address, int(state["port"]))
-            cases = cases_file(folder.parent, plan, condition)
-            load = Generator(condition, plan.timing, run.seed, server, cases, theirs)
-            calls, samples = observe(load.write_to(folder), state, plan.timing, report, mark)
-            report("stopping", STOP_S)
-            (folder / "counters.json").write_text(service.counters())
-    (folder / "samples.json").write_text(json.dumps(samples) + "\n")
-    facts = {
-        **asdict(run), "began": began, "system_calls": calls, "cpus": environment.cpus(),
-        "commands": {"service": service.command, "load": load.command},
-    }  # fmt: skip
-    (folder / f"{RUN}.unfinished").write_text(json.dumps(facts, indent=2) + "\n")
-    os.replace(folder / f"{RUN}.unfinished", folder / RUN)
+            yield service, Server(address, int(service.state()["port"])), theirs
 
 
 @contextmanager

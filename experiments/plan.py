@@ -12,6 +12,7 @@ from typing import Any, Self
 TRANSPORTS = ("epoll", "bpf")
 PLAN = "plan.json"
 CLOSED = 0.0  # as a rate: a closed loop, each connection sends when it gets a reply
+SLOTS = 1024  # requests that a service holds at a time; more are refused
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Condition:
     # 256 bytes of payload in and 240 out: requests of 280 bytes, replies of 256.
     workload: str = "gemm:m=4,k=16,n=15,work=1"
     rate: float = 1000.0  # half of what two emulated CPUs can do
+    share: float = 0.0  # above 0: the rate is that share of what the first transport sustains
     connections: int = 128
     depth: int = 24  # most unanswered requests of a connection
     wake_us: int = 60
@@ -128,28 +130,28 @@ def numbered(conditions: Iterable[Condition]) -> dict[str, Condition]:
 
 def labels(points: Mapping[str, Condition]) -> dict[str, str]:
     """Each point by what differs among their conditions; by its rate where nothing does."""
-    conditions = list(points.values())
-    names = [one.name for one in fields(Condition)]
-    varied = [
-        name for name in names if any(getattr(one, name) != getattr(conditions[0], name)
-                                      for one in conditions)
-    ] or ["rate"]  # fmt: skip
+    words = {point: _words(of) for point, of in points.items()}
+    first = next(iter(words.values()))
+    varied = [name for name in first if any(one[name] != first[name] for one in words.values())]
     return {
-        point: ", ".join(_words(name, getattr(one, name)) for name in varied)
-        for point, one in points.items()
+        point: ", ".join(one[name] for name in varied or ["rate"]) for point, one in words.items()
     }
 
 
-def _words(name: str, value: Any) -> str:
-    if name == "rate":
-        return f"{value:,.10g}/s" if value else "closed loop"
-    if name in ("workload", "topology"):
-        return str(value)
-    if name == "service_cpus":
-        return f"{value} CPU{'s'[: value != 1]}" if value else "all CPUs"
-    if name == "netem":
-        return " ".join(f"{key} {of}" for key, of in value.items()) or "no netem"
-    return f"{name.replace('_', ' ')} {value or 'as it is'}"
+def _words(of: Condition) -> dict[str, str]:
+    rate = f"{of.rate:,.10g}/s" if of.rate else "closed loop"
+    cpus = f"{of.service_cpus} CPU{'s'[: of.service_cpus != 1]}"
+    return {
+        "workload": of.workload,
+        "rate": f"{of.share:.0%} of saturation" if of.share else rate,
+        "connections": f"{of.connections} connections",
+        "depth": f"depth {of.depth}",
+        "wake_us": f"looks every {of.wake_us} µs",
+        "service_cpus": cpus if of.service_cpus else "all CPUs",
+        "topology": of.topology,
+        "congestion": of.congestion or "congestion as it is",
+        "netem": " ".join(f"{key} {value}" for key, value in of.netem.items()) or "no netem",
+    }
 
 
 def _make(kind: type[Any], values: dict[str, Any]) -> Any:

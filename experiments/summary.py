@@ -112,6 +112,7 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         if calls["unknown"]
         else sum(thread["calls"] for thread in calls["threads"]),
         "number": run.number,
+        "rate": facts["rate"],
         "seed": run.seed,
         "valid": load["valid"],
         "invalid_reasons": load["invalid_reasons"],

@@ -147,6 +147,7 @@ def facts(run: Run) -> dict[str, Any]:
     command = ["bpf-gpu-server", "serve", "--transport", run.transport]
     return {
         **asdict(run),
+        "rate": RATE,
         "cpus": CPUS,
         "system_calls": calls,
         "commands": {"service": command, "load": ["load", "--seed", str(run.seed)]},

@@ -10,7 +10,7 @@ import pytest
 from experiments import ab, experiment_file, topology
 from experiments.errors import ExperimentError
 from experiments.experiment_file import CONDITION
-from experiments.plan import Condition, Plan
+from experiments.plan import SLOTS, Condition, Plan
 from shared_page import constants
 
 ASKS = 'asks = "Why?"\n'
@@ -40,7 +40,8 @@ transports = ["bpf", "bpf"]
 [[condition]]
 workload = "gemm:m=4,k=16,n=15"
 work = [1, 4]
-rate = [100, "closed"]
+rate = [100, "closed", "70%"]
+depth = 8
 netem = [{ delay_us = 50 }, {}]
 [[condition]]
 workload = "empty"
@@ -50,10 +51,12 @@ depth = 2
     assert (plan.pairs, plan.seed, plan.transports) == (3, 7, ("bpf", "bpf"))
     assert (plan.timing.warmup, plan.timing.measured) == (pytest.approx(0.6), 2)
     found = list(plan.points.values())
-    assert len(found) == 9
-    assert found[1] == Condition("gemm:m=4,k=16,n=15,work=1", 100)
-    assert found[6] == Condition("gemm:m=4,k=16,n=15,work=4", 0, netem={"delay_us": 50})
-    assert found[8] == Condition("empty", depth=2)
+    one, four = (f"gemm:m=4,k=16,n=15,work={work}" for work in (1, 4))
+    assert len(found) == 13
+    assert found[1] == Condition(one, 100, depth=8)
+    assert found[8] == Condition(four, 0, depth=8, netem={"delay_us": 50})
+    assert found[11] == Condition(four, share=0.7, depth=8)
+    assert found[12] == Condition("empty", depth=2)
 
 
 def test_work_without_a_workload_is_that_of_the_default(tmp_path: Path) -> None:
@@ -77,6 +80,8 @@ def test_work_without_a_workload_is_that_of_the_default(tmp_path: Path) -> None:
         ("condition.rate = []", "condition.rate has no value", "give one, or remove the key"),
         ("condition.rate = [5, 5]", "two points are the same", "remove the value"),
         ('condition.rate = "fast"', "condition.rate = 'fast' is no number", '"closed"'),
+        ('condition.rate = "closed"', "condition.depth = 24 on 128", "take depth = 8 or less"),
+        ('condition.rate = "0%"', "condition.rate = '0%' is no number", '"70%"'),
         ("condition.connections = 5000", "condition.connections = 5000", "from 1 to 4096"),
         ("condition.service_cpus = 1.0", "condition.service_cpus = 1.0", "take one from 0"),
         ("condition.depth = 25", "condition.depth = 25", "take one from 1 to 24"),
@@ -122,6 +127,7 @@ def test_counting_instructions_is_asked_for_in_either_place(tmp_path: Path) -> N
 
 
 def test_limits_are_those_of_the_page() -> None:
+    assert SLOTS == constants.SLOT_COUNT
     limits = {"depth": constants.PIPELINE_DEPTH, "connections": constants.CONNECTION_COUNT}
     for key, most in limits.items():
         assert CONDITION[key](most) == most
@@ -139,5 +145,5 @@ def test_every_experiment_of_the_project() -> None:
     plan = experiment_file.read(ab.find_file(Path("small_requests")))
     assert {one.connections for one in plan.points.values()} == {128}
     assert {one.workload.partition(":")[0] for one in plan.points.values()} == {"gemm", "fft"}
-    assert len({one.rate for one in plan.points.values()}) > 2
+    assert len({one.share for one in plan.points.values()}) > 2
     assert len({one.service_cpus for one in plan.points.values()}) == 2

@@ -88,11 +88,11 @@ def test_a_point_is_called_by_what_differs() -> None:
     conditions = [
         Condition(rate=0),
         Condition(rate=1500, service_cpus=1, netem={"delay_us": 50}),
-        Condition(wake_us=5, congestion="bbr"),
+        Condition(share=0.7, wake_us=5, congestion="bbr"),
     ]
     assert list(labels(numbered(conditions)).values()) == [
-        "closed loop, wake us 60, all CPUs, congestion as it is, no netem",
-        "1,500/s, wake us 60, 1 CPU, congestion as it is, delay_us 50",
-        "1,000/s, wake us 5, all CPUs, congestion bbr, no netem",
+        "closed loop, looks every 60 µs, all CPUs, congestion as it is, no netem",
+        "1,500/s, looks every 60 µs, 1 CPU, congestion as it is, delay_us 50",
+        "70% of saturation, looks every 5 µs, all CPUs, bbr, no netem",
     ]
     assert labels(numbered([Condition()])) == {"p01": "1,000/s"}
