@@ -10,7 +10,7 @@ from experiments import experiment, experiment_file, measure, place
 from experiments.errors import ExperimentError
 from experiments.experiment import RAW
 from experiments.means import Json
-from experiments.plan import PLAN, Plan, labels
+from experiments.plan import Plan, labels
 from experiments.report import CONFIRM, of_points, with_verdicts
 from experiments.summary import of_point, summarise
 from experiments.verdicts import to_confirm
@@ -29,7 +29,7 @@ def run(file: Path, out: Path | None, resume: bool, exact: bool) -> None:
 def run_plan(plan: Plan, out: Path, resume: bool, of: str) -> None:
     """Begins it, or goes on with it, and reports. Raises ExperimentError, or KeyboardInterrupt."""
     raw = out / RAW
-    begun = (raw / PLAN).exists()
+    begun = experiment.begun(raw)
     if begun and not resume:
         done = sum(1 for _ in raw.glob(f"*/{measure.RUN}"))
         raise ExperimentError(

@@ -25,10 +25,15 @@ def prepare(raw: Path, plan: Plan) -> None:
     Raises ExperimentError.
     """
     folders.make_empty(raw, PLAN)
+    plan.write(raw)
     workloads = {measure.cases_file(raw, plan, one): one.workload for one in plan.points.values()}
     cases.write(workloads, plan.seed)
-    (raw / HOST).write_text(json.dumps(environment.host(), indent=2) + "\n")
-    plan.write(raw)
+    measure.write_json(raw / HOST, environment.host())
+
+
+def begun(raw: Path) -> bool:
+    """Whether an experiment was prepared there, to the end."""
+    return (raw / HOST).exists()
 
 
 def read_plan(raw: Path) -> Plan:
@@ -50,20 +55,20 @@ def left(raw: Path, plan: Plan) -> list[Run]:
 def check_the_same(raw: Path, plan: Plan) -> Plan:
     """The plan to go on with: the one in the folder, when it is the same but for the seed, by the
     same revision. Raises ExperimentError."""
-    begun = read_plan(raw)
-    same = replace(plan, seed=begun.seed)
+    before = read_plan(raw)
+    same = replace(plan, seed=before.seed)
     changed = [one.name for one in fields(Plan)
-               if getattr(same, one.name) != getattr(begun, one.name)]  # fmt: skip
-    before = json.loads((raw / HOST).read_text())["revision"]
-    if before != (now := environment.revision()):
-        changed.append(f"the revision of this project ({before}, now {now})")
+               if getattr(same, one.name) != getattr(before, one.name)]  # fmt: skip
+    revision = json.loads((raw / HOST).read_text())["revision"]
+    if revision != (now := environment.revision()):
+        changed.append(f"the revision of this project ({revision}, now {now})")
     if changed:
         raise ExperimentError(
             f"go on with the experiment in {raw.parent}",
             f"since it began these have changed: {', '.join(changed)}",
             "put them back as they were, or begin again in another folder with --out",
         )  # fmt: skip
-    return begun
+    return before
 
 
 def run(plan: Plan, place: Place, raw: Path) -> None:

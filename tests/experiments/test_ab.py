@@ -178,6 +178,23 @@ def test_on_another_machine_it_is_not_gone_on_with(tmp_path: Path) -> None:
         measure.measure(tmp_path / "raw", lambda *of: None, lambda run: None)
 
 
+def test_one_whose_preparing_was_interrupted_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = tmp_path / "raw"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(experiment.cases, "write", interrupt)
+        experiment.prepare(raw, Plan(5))
+    assert not experiment.begun(raw)
+    experiment.prepare(raw, Plan(6))
+    assert experiment.begun(raw)
+    assert experiment.read_plan(raw).seed == 6
+
+
+def interrupt(*of: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_another_seed_is_the_same_experiment(tmp_path: Path) -> None:
     plan = Plan(5)
     experiment.prepare(tmp_path / "raw", plan)
@@ -186,17 +203,20 @@ def test_another_seed_is_the_same_experiment(tmp_path: Path) -> None:
 
 def test_confirming_takes_a_new_seed(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[Plan, Path]] = []
+    reported: list[Path] = []
 
     def instead(plan: Plan, folder: Path, resume: bool, of: str) -> None:
         begun.append((plan, folder))
 
     monkeypatch.setattr(ab, "run_plan", instead)
+    monkeypatch.setattr(ab, "of_points", reported.append)
     assert command("confirm", out).return_value == 0
     ((plan, folder),) = begun
     assert list(plan.points) == ["p01", "p02", "p03"]
     assert plan.points["p02"] == RATES["p02"]
     assert plan.seed != 11
     assert folder == out / "confirm"
+    assert reported == [out]
 
 
 def test_instructions_are_counted_in_the_vm(tmp_path: Path) -> None:
