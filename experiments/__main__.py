@@ -118,11 +118,13 @@ def run_report(options: argparse.Namespace) -> int:
     from experiments.experiment import RAW
     from experiments.summary import failures_of
 
-    failures = failures_of(report.of_one(options.out)["runs"])
-    if failures:
+    summary = report.of_one(options.out)
+    failures = failures_of(summary["runs"])
+    if failures or summary["unmeasured"]:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failures.items())
+        said = [f"failures by kind: {kinds or 'none'}", *summary["unmeasured"]]
         raise ExperimentError(
-            "have every request answered rightly", f"failures by kind: {kinds}",
+            "have every request answered rightly", "\n".join(said),
             "busy: the machine could not keep up, take a lower --rate; else see service.log and "
             f"load.json of each run in {options.out / RAW}",
         )  # fmt: skip

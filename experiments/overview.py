@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
 
@@ -11,8 +9,9 @@ from experiments import plots
 from experiments.means import Json
 from experiments.page import facts, template
 from experiments.statistics import FIGURES, Effect
+from experiments.summary import failures_of
 from experiments.table import caveats, in_vm, seen_on_host
-from experiments.verdicts import LEAST_PAIRS, SHOWN
+from experiments.verdicts import LEAST_PAIRS, SHOWN, rule
 
 Row = tuple[str, str, list[str]]  # point, label, cells
 
@@ -74,6 +73,7 @@ def render(summary: Json, confirmed: Json | None) -> str:
         seen_on_host=seen_on_host(summary),
         caveats=caveats(summary),
         heads=heads(summary),
+        rule=rule(),
         rows=rows(summary),
         sentences=sentences(summary),
         confirmed=confirmed,
@@ -86,10 +86,12 @@ def render(summary: Json, confirmed: Json | None) -> str:
     return text
 
 
-def failures(summary: Json) -> list[tuple[str, str, dict[str, Any]]]:
-    """Point, arm and what failed, of runs in which something did."""
-    return [
-        (run["point"], f"{run['arm']}, pair {run['pair']}",
-         {"measured": run["failures"], "warm-up": run["warmup_failures"]})
-        for run in summary["runs"] if run["failures"] or run["warmup_failures"]
-    ]  # fmt: skip
+def failures(summary: Json) -> list[tuple[str, str, dict[str, int]]]:
+    """Point, arm, and how many requests failed in its runs, warm-up included, by kind."""
+    found = []
+    for point in summary["points"]:
+        for arm in summary["arms"]:
+            runs = [run for run in summary["runs"] if (run["point"], run["arm"]) == (point, arm)]
+            if kinds := failures_of(runs):
+                found.append((point, arm, kinds))
+    return found

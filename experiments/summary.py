@@ -50,7 +50,12 @@ def summarise(raw: Path) -> Json:
         plan = Plan.read(raw)
         environment = json.loads((raw / ENVIRONMENT).read_text())
         done = [run for run in plan.runs() if complete(raw / run.name)]
-        runs = [summarise_run(plan, run, raw / run.name) for run in done]
+        runs, unmeasured = [], []
+        for run in done:
+            try:
+                runs.append(summarise_run(plan, run, raw / run.name))
+            except Unmeasured as why:
+                unmeasured.append(f"Run {run.number} ({run.arm}) has no figures: {why}.")
         host = json.loads((raw / "host.json").read_text())
     except (OSError, ValueError, KeyError) as error:
         raise ExperimentError(
@@ -58,11 +63,13 @@ def summarise(raw: Path) -> Json:
             "run it again, to its end",
         ) from error  # fmt: skip
     if not runs:
-        raise ExperimentError(f"read the raw data in {raw}", "no run is complete", "run it again")
+        said = "\n".join(unmeasured) or "no run is complete"
+        raise ExperimentError(f"read the raw data in {raw}", said, "run it again")
     return {
         "kernel": environment["kernel"],
         "runs": runs,
-        "runs_missing": plan.run_count() - len(runs),
+        "runs_missing": plan.run_count() - len(done),
+        "unmeasured": unmeasured,
         "plan": asdict(plan),
         "arms": list(plan.arms),
         "points": {
@@ -80,18 +87,25 @@ def of_point(summary: Json, point: str) -> Json:
     return {**summary, **summary["points"][point], "runs": runs}
 
 
+class Unmeasured(Exception):
+    """A run that fell so far behind that its CPU accounts say nothing."""
+
+
 def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
-    """One run. Raises OSError, ValueError or KeyError."""
+    """One run. Raises Unmeasured, OSError, ValueError or KeyError."""
     load = json.loads((folder / "load.json").read_text())
     facts = json.loads((folder / RUN).read_text())
     start_us = load["measured_from_monotonic_ns"] / 1e3
     # To the last reply: a service that fell behind answers after the measured time.
     end_us = start_us + max(plan.timing.measured, load["span_s"]) * 1e6
     samples = read_samples(folder)
-    first, last = within(samples, start_us, end_us)
+    try:
+        first, last = within(samples, start_us, end_us)
+    except ValueError:
+        raise Unmeasured("its accounts were not read twice in the measured time") from None
     answered = answered_between(read_verified(folder), first["at"], last["at"])
     if not answered:
-        raise ValueError(f"{folder}: no verified reply while the accounts were read")
+        raise Unmeasured("no verified reply while the accounts were read")
     used = spent(first, last, facts["cpus"])
     calls = facts["system_calls"]
     counters = json.loads((folder / "counters.json").read_text())["counters"]

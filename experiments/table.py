@@ -109,8 +109,9 @@ def caveats(summary: Json) -> list[str]:
         "On loopback receiving is charged to the sender, and interrupts of an idle CPU to nobody: "
         f"compare the CPU of {whole}."
     )
-    if summary["runs_missing"]:
-        lines.append(f"{summary['runs_missing']} runs are missing: the experiment has not ended.")
+    lines += summary["unmeasured"]
+    if missing := summary["runs_missing"]:
+        lines.append(f"Runs that are missing, since the experiment has not ended: {missing}.")
     for run in summary["runs"]:
         for reason in run["invalid_reasons"]:
             lines.append(f"Run {run['number']} ({run['arm']}) is not valid: {reason}.")

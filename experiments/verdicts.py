@@ -7,10 +7,28 @@ from dataclasses import asdict
 
 from experiments.errors import ExperimentError
 from experiments.means import Json
-from experiments.statistics import FIGURES, Observation, Verdict, choose_points, judge
+from experiments.statistics import (
+    FIGURES,
+    THROUGHPUT_LOSS,
+    WAYS,
+    Observation,
+    Verdict,
+    choose_points,
+    judge,
+)
 
 SHOWN = {"machine_cpu_us": ",.1f", "p99_us": ",.0f", "throughput_rps": ",.0f"}  # the rule's
 LEAST_PAIRS = 2  # of one nothing is known but itself
+
+
+def rule() -> str:
+    """What an advantage is, in words."""
+    ways = (
+        " with ".join(f"{FIGURES[name]} {limit:+.0%} or less" for name, limit in way.items())
+        for way in WAYS
+    )
+    lost = f"less than {THROUGHPUT_LOSS:.0%} of the throughput lost"
+    return f"{', or '.join(ways)}; in either case {lost}"
 
 
 def figures(run: Json) -> dict[str, float]:

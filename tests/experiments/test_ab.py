@@ -80,6 +80,8 @@ def test_what_is_confirmed(out: Path) -> None:
 
 
 def test_a_report_from_raw_data_alone(out: Path) -> None:
+    for file in out.glob("raw/*-p01-pair?-epoll/load.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "failures": {"busy": 3}}))
     assert command("report", out).return_value == 0
     page = (out / "report.html").read_text()
     links = re.findall(r'a href="([^"]*)"', page)
@@ -88,6 +90,8 @@ def test_a_report_from_raw_data_alone(out: Path) -> None:
     for link in links:
         assert (out / link).read_text().count("<svg") == 2
     assert "bpf has the advantage over epoll" in page
+    assert "<li>p01, epoll: 6 busy</li>" in page
+    assert "machine CPU -10% or less with P99 +5% or less" in page
     shutil.rmtree(out / "points")
     assert command("report", out).return_value == 0
     assert (out / "report.html").read_text() == page

@@ -196,11 +196,26 @@ def test_runs_that_are_missing_are_said_to_be(raw: Path) -> None:
     next(raw.glob("*/run.json")).unlink()
     summary = of_point(summarise(raw), "p01")
     assert (len(summary["runs"]), summary["runs_missing"]) == (3, 1)
-    assert "1 runs are missing: the experiment has not ended." in table.caveats(summary)
+    assert "Runs that are missing, since the experiment has not ended: 1." in table.caveats(summary)
     for file in raw.glob("*/run.json"):
         file.unlink()
     with pytest.raises(ExperimentError, match="no run is complete"):
         summarise(raw)
+
+
+def test_a_run_that_fell_behind_has_no_figures(
+    raw: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All replies came, but after the accounts had been read; or these were read too late."""
+    late, unread = sorted(raw.glob("*/samples.json"))[:2]
+    samples = json.loads(late.read_text())
+    late.write_text(json.dumps([{**one, "at": one["at"] - 1e12} for one in samples]))
+    unread.write_text(json.dumps(samples[:1]))
+    summary = summarise(raw)
+    assert [run["number"] for run in summary["runs"]] == [3, 4]
+    assert len(summary["unmeasured"]) == 2
+    assert command.main(["report", str(raw.parent)]) == 1
+    assert "has no figures: its accounts were not read twice" in capsys.readouterr().err
 
 
 def test_records_are_the_same_as_parquet(raw: Path) -> None:
