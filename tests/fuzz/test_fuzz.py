@@ -39,7 +39,7 @@ def test_nothing_is_found(target: str, tmp_path: Path) -> None:
 # Something that is taken away from a header of shared_page/: target, header, text.
 PLANTED = [
     ("hostile_executor", "egress.h", "!ticket || "),
-    ("hostile_executor", "egress.h", "\t\tview->length = RESULT_MAX;\n"),
+    ("hostile_executor", "egress.h", "\t\tlength = RESULT_MAX;\n"),
     ("admission", "ingress.h", "\t\tin->discard = length;\n"),
 ]
 
