@@ -58,11 +58,13 @@ class KernelPath:
         port: int,
         options: ServeOptions,
         logs: Path,
+        refusal_fd: int,
     ) -> None:
         self.loop_tid = 0
         self.error: LoaderError | None = None
         self._logs = logs
         self._options = options
+        self._refusal_fd = refusal_fd
         self._pins = [bpffs / name for name in ("page", "sockets", "doorbell")]
         self._loop_object: libbpf.BpfObject | None = None
         self._thread: threading.Thread | None = None
@@ -151,6 +153,7 @@ class KernelPath:
             listener_file=FILES,
             doorbell_fd=self._ingress.map_fd("doorbell"),
             stop_fd=self._stop_fd,
+            refusal_fd=self._refusal_fd,
         )
         ops = loop.initial_value("loop")
         ops[8:12] = ring.fd.to_bytes(4, "little")  # struct io_uring_bpf_ops.ring_fd

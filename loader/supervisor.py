@@ -164,9 +164,13 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Until a signal. Raises LoaderError when the service cannot go on."""
+        refusals = self._transport.refusals
         while True:
             transport_fd, executor_fds = self._transport.end_fd, self._executor.end_fds
-            ready = self._stop.wait(transport_fd, *executor_fds)
+            fds, quiet_s = (transport_fd, *executor_fds), refusals.quiet_s
+            if quiet_s is None:
+                fds += (refusals.fd,)
+            ready = self._stop.wait(*fds, timeout_s=quiet_s)
             if self._stop.take():
                 return
             if transport_fd in ready:
@@ -175,6 +179,8 @@ class Supervisor:
                 fate = self._executor.restart()
                 self._record()
                 say(fate)
+            if news := refusals.news(self._transport.page):
+                say(news)
 
     def _record(self) -> None:
         """Writes the state file: for `stats`, for experiments, and for a successor's sweep."""

@@ -13,6 +13,7 @@ from loader.errors import LoaderError, trying
 from loader.instance import Instance
 from loader.options import ServeOptions
 from loader.processes import Child
+from loader.refusals import Refusals
 from loader.signals import StopSignal
 from shared_page import SharedPage
 
@@ -28,6 +29,7 @@ class Transport(Protocol):
 
     page: SharedPage
     page_location: str
+    refusals: Refusals
 
     def start(self, listener: socket.socket) -> None:
         """Serves what connects to a listening socket. Raises LoaderError."""
@@ -56,16 +58,17 @@ class EpollTransport:
         self._options, self._log = options, instance.runtime / "server.log"
         self._program = paths.program("server-epoll")
         self._child: Child | None = None
+        self.refusals = Refusals()
         with trying("make the shared page", "free memory, or raise the limit of the cgroup"):
             self.page = SharedPage.create_memfd(options.max_connections)
         self.page_location = f"/proc/{os.getpid()}/fd/{self.page.fd}"
 
     def start(self, listener: socket.socket) -> None:
         """Starts the server, in the supervisor's own cgroup."""
-        fds = (self.page.fd, listener.fileno())
+        fds = (self.page.fd, listener.fileno(), self.refusals.fd)
         command: list[str | Path] = [
             self._program,
-            *("--page-fd", str(fds[0]), "--listen-fd", str(fds[1])),
+            *("--page-fd", str(fds[0]), "--listen-fd", str(fds[1]), "--refusal-fd", str(fds[2])),
         ]
         for name in PASSED_ON:
             command += ["--" + name.replace("_", "-"), str(getattr(self._options, name))]
@@ -110,6 +113,7 @@ class EpollTransport:
         if self._child:
             self._child.end(0.5)
         self.page.close()
+        self.refusals.close()
 
 
 class BpfTransport:
@@ -122,7 +126,10 @@ class BpfTransport:
         self._drain_s = options.drain_ms / 1000
         self._end_fd = -1
         pins = instance.create_pins()
-        self._path = KernelPath(pins, instance.groups.service, port, options, instance.log_folder)
+        self.refusals = Refusals()
+        self._path = KernelPath(
+            pins, instance.groups.service, port, options, instance.log_folder, self.refusals.fd
+        )
         try:
             self.page = SharedPage.attach(self._path.page_fd)
         except BaseException:
@@ -159,6 +166,7 @@ class BpfTransport:
             os.close(self._end_fd)
         self.page.close()
         self._path.close()
+        self.refusals.close()
 
 
 def require_features(transport: str) -> None:

@@ -90,7 +90,8 @@ struct page_identity {
 /* [supervisor] */
 struct page_supervisor {
 	uint32_t stop; /* executor: finish what was submitted, then leave */
-	uint32_t pad[15];
+	uint32_t refusals_heard; /* times that it was told of some */
+	uint32_t pad[14];
 };
 
 /*

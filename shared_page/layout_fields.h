@@ -23,6 +23,7 @@
 	FIELD(page_identity, pad) \
 	FIELD(page_identity, layout_field) \
 	FIELD(page_supervisor, stop) \
+	FIELD(page_supervisor, refusals_heard) \
 	FIELD(page_supervisor, pad) \
 	FIELD(page_ingress, submit_tail) \
 	FIELD(page_ingress, free_slot_head) \

@@ -71,6 +71,8 @@ struct connection_state {
 	struct send_part part[SEND_BATCH];
 };
 
+const volatile __s32 refusal_fd = -1;
+
 static struct connection_state state[CONNECTION_COUNT];
 static __u32 open_connections;
 
@@ -106,6 +108,7 @@ struct {
 	__s64 send_limit[2];
 	__s64 retry[2];
 	__s64 frame_tick[2];
+	__u64 one;
 	__u8 sink[16];
 	__u32 mark[FILE_COUNT];
 	struct send_message message[CONNECTION_COUNT];
@@ -153,6 +156,25 @@ static void mark_ask(struct ring *ring, __u32 file)
 	sqe->optval = SCRATCH_ADDRESS(mark) + file * sizeof(__u32);
 }
 
+static __u32 refusals_told;
+
+/* Tells the supervisor, unless it has not heard the last time yet. */
+static void refusal_tell(struct ring *ring)
+{
+	struct io_uring_sqe *sqe;
+
+	if (load_acquire(&shared_page.supervisor.refusals_heard) !=
+	    refusals_told)
+		return;
+	refusals_told++;
+	/* The eventfd does not block, so that no io-wq worker takes part. */
+	sqe = sqe_next(ring, IORING_OP_WRITE, (__u64)OP_REFUSE << 56);
+	scratch.one = 1;
+	sqe->fd = refusal_fd;
+	sqe->addr = SCRATCH_ADDRESS(one);
+	sqe->len = sizeof(scratch.one);
+}
+
 /* A file was closed; its socket is released by task work, before a step. */
 static __u8 refused;
 
@@ -163,6 +185,7 @@ static void file_refuse(struct ring *ring, __u32 file)
 
 	sqe->file_index = file + 1;
 	refused = 1;
+	refusal_tell(ring);
 }
 
 /*

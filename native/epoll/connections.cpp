@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cerrno>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include "native/epoll/connections.hpp"
@@ -16,8 +17,8 @@ static uint64_t tag_of(uint32_t index, uint32_t generation) {
     return uint64_t{generation} << 32 | index;
 }
 
-Connections::Connections(shared_page &page, Poller &poller, int64_t send_timeout)
-    : page_(page), poller_(poller), table_(page.identity.max_connections),
+Connections::Connections(shared_page &page, Poller &poller, int64_t send_timeout, int refusal_fd)
+    : page_(page), poller_(poller), table_(page.identity.max_connections), refusal_fd_(refusal_fd),
       unread_(page.identity.max_connections, send_timeout),
       lingering_(page.identity.max_connections, LINGER) {
     queue_.reserve(table_.size());
@@ -27,7 +28,7 @@ Connections::Connections(shared_page &page, Poller &poller, int64_t send_timeout
 void Connections::open(Descriptor socket) {
     uint32_t index;
     if (!connection_open(&page_, &index))
-        return; // counted there
+        return tell_refusal(); // counted there
     page_.egress.connections_accepted++;
     count_++;
     Connection &connection = table_[index];
@@ -36,6 +37,14 @@ void Connections::open(Descriptor socket) {
     connection.interest = EPOLLIN;
     if (!poller_.add(connection.socket.get(), EPOLLIN, tag_of(index, connection.generation)))
         close(index);
+}
+
+// Tells the supervisor, unless it has not heard the last time yet.
+void Connections::tell_refusal() {
+    if (refusal_fd_ < 0 || load_acquire(&page_.supervisor.refusals_heard) != refusals_told_)
+        return;
+    refusals_told_++;
+    eventfd_write(refusal_fd_, 1);
 }
 
 void Connections::handle(uint64_t tag, uint32_t events) {

@@ -33,7 +33,8 @@ static_assert(sizeof(Connection) <= 64);
 class Connections {
   public:
     // send_timeout: nanoseconds that a peer may leave a full socket unread, 0 for no limit.
-    Connections(shared_page &page, Poller &poller, int64_t send_timeout);
+    // refusal_fd: an eventfd by which the supervisor is told of refused connections, or -1.
+    Connections(shared_page &page, Poller &poller, int64_t send_timeout, int refusal_fd);
 
     void open(Descriptor socket);
     // The event of a connection that is gone is ignored.
@@ -56,6 +57,7 @@ class Connections {
   private:
     enum class Sent { nothing, everything, part, failed };
 
+    void tell_refusal();
     void receive(uint32_t index);
     void send_replies(uint32_t index);
     Sent send_batch(uint32_t index);
@@ -71,6 +73,8 @@ class Connections {
     Poller &poller_;
     std::vector<Connection> table_;
     uint32_t count_ = 0;
+    int refusal_fd_;
+    uint32_t refusals_told_ = 0;
     DeadlineList unread_;    // peers that do not read what they asked for
     DeadlineList lingering_; // peers that do not answer our FIN
     std::vector<uint16_t> queue_;

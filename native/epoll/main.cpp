@@ -30,12 +30,15 @@ static void leave_with_parent() {
 static int serve(int argc, char **argv) {
     Descriptor signals = open_leave_signals(); // first: from here on a signal means a drain
     leave_with_parent();
-    long page_fd = -1, listen_fd = -1, wake_us = 60, drain_ms = 5000, send_timeout_ms = 30000;
+    long page_fd = -1, listen_fd = -1, refusal_fd = -1, wake_us = 60, drain_ms = 5000,
+         send_timeout_ms = 30000;
     long request_timeout_ms = 10000, frame_timeout_ms = 10000;
     const Option table[] = {
         {"page-fd", "FD", "shared page: a memfd or a mmapable BPF map", &page_fd, 0, INT32_MAX,
          nullptr, true},
         {"listen-fd", "FD", "listening TCP socket", &listen_fd, 0, INT32_MAX, nullptr, true},
+        {"refusal-fd", "FD", "eventfd that is written when connections are refused", &refusal_fd, 0,
+         INT32_MAX},
         {"wake-us", "US", "between looks at the page while requests are in flight", &wake_us, 1,
          1'000'000},
         {"drain-ms", "MS", "for what was admitted, after SIGTERM or SIGINT", &drain_ms, 0,
@@ -53,6 +56,7 @@ static int serve(int argc, char **argv) {
     shared_page &page = attach(page_fd);
     raise_open_files(page.identity.max_connections);
     Server server(page, std::move(signals), Descriptor(static_cast<int>(listen_fd)),
+                  static_cast<int>(refusal_fd),
                   {.wake = wake_us * MICROSECOND,
                    .drain = drain_ms * MILLISECOND,
                    .send_timeout = send_timeout_ms * MILLISECOND,

@@ -20,11 +20,12 @@ static shared_page &require_unused(shared_page &page) {
     return page;
 }
 
-Server::Server(shared_page &page, Descriptor signals, Descriptor listener, const ServerTimes &times)
+Server::Server(shared_page &page, Descriptor signals, Descriptor listener, int refusal_fd,
+               const ServerTimes &times)
     : page_(require_unused(page)), times_(times), signals_(std::move(signals)),
       request_ticker_(times.request_tick, poller_, REQUEST_TICK_TAG),
       frame_ticker_(times.frame_tick, poller_, FRAME_TICK_TAG),
-      connections_(page_, poller_, times.send_timeout),
+      connections_(page_, poller_, times.send_timeout, refusal_fd),
       listener_(std::move(listener), page_, poller_, LISTENER_TAG, connections_) {
     if (!poller_.add(signals_.get(), EPOLLIN, SIGNAL_TAG))
         throw Failure("waiting for signals", errno, "Raise the limit of open files");

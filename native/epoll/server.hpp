@@ -24,8 +24,9 @@ struct ServerTimes {
 
 class Server {
   public:
-    // signals is of open_leave_signals(). Throws Failure.
-    Server(shared_page &page, Descriptor signals, Descriptor listener, const ServerTimes &times);
+    // signals is of open_leave_signals(), refusal_fd an eventfd or -1. Throws Failure.
+    Server(shared_page &page, Descriptor signals, Descriptor listener, int refusal_fd,
+           const ServerTimes &times);
 
     // Serves until a signal and the drain that follows. Throws Failure when requests that were
     // admitted are still with the executor at the drain's end.

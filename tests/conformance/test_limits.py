@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.client import Client
 from tests.support.frames import HEADER, echo, error, ok, pattern, slow, slow_ok, stream
-from tests.support.service import Service
+from tests.support.service import Service, eventually
 
 ENTRIES = 8
 # Rounds in which each entry changes hands while an old result is coming.
@@ -25,6 +25,24 @@ def fill(service: Service) -> list[Client]:
         client.send(echo(1))
         client.expect(ok(1))
     return clients
+
+
+def test_refusals_are_said_once(service: Service) -> None:
+    """And not again for a while, however many there are."""
+    fill(service)
+    service.said()
+    text = ""
+
+    def told() -> bool:
+        nonlocal text
+        text += service.said()
+        return "--max-connections" in text
+
+    for _ in range(30):
+        service.connect().expect_gone()
+    assert eventually(told)
+    assert text.count("refused") == 1
+    assert f"all {ENTRIES} places are taken" in text
 
 
 @pytest.mark.parametrize("more", [1, 30])

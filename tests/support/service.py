@@ -196,6 +196,12 @@ class Service:
             for name in names:
                 os.kill(processes[name]["pid"], signal.SIGCONT)
 
+    def said(self) -> str:
+        """What it has written since the last call."""
+        assert self._process.stdout
+        os.set_blocking(self._process.stdout.fileno(), False)
+        return (self._process.stdout.read() or b"").decode(errors="replace")
+
     def _output(self) -> str:
         return self._process.communicate()[0].decode(errors="replace")
 
