@@ -98,7 +98,9 @@ def run_demo(options: argparse.Namespace) -> int:
     from experiments import experiment, measure, place
     from experiments.experiment import RAW
 
-    condition = Condition(options.workload, options.rate, options.connections)
+    condition = Condition(
+        workload=options.workload, rate=options.rate, connections=options.connections
+    )
     timing = Timing(measured=options.seconds)
     seed = random.SystemRandom().getrandbits(31) if options.seed is None else options.seed
     plan = Plan(seed, options.pairs, tuple(options.transports), numbered([condition]), timing)

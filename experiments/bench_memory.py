@@ -44,7 +44,7 @@ def epoll_bytes(folder: Path) -> float:
     the start. Raises ExperimentError."""
     sizes = []
     for connections in (FEW, MANY):
-        condition = Condition("empty", connections=connections)
+        condition = Condition(workload="empty", connections=connections)
         with Service("epoll", condition, folder / "service.log") as service:
             server = int(service.state()["processes"]["server"]["pid"])
             sizes.append(resident_bytes(server, "RssAnon"))

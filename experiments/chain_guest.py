@@ -18,7 +18,7 @@ RESULT = "guest.json"
 
 def serve(folder: Path, workloads: list[str], rate: float, requests: int) -> None:
     """Leaves what the loads and the page's counters say in the folder. Raises ExperimentError."""
-    service = Service("bpf", Condition(workloads[0]), folder / "service.log")
+    service = Service("bpf", Condition(workload=workloads[0]), folder / "service.log")
     for workload in workloads[1:]:
         service.command += ["--workload", workload]
     service.command += ["--executor", "external", "--page-frames", str(folder / FRAMES)]

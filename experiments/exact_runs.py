@@ -75,7 +75,7 @@ class Used:
 @contextmanager
 def serving(folder: Path, transport: str) -> Iterator[Arm]:
     """A service without an executor, and a reader of its counters. Raises ExperimentError."""
-    condition = Condition(f"due:service_us={SERVICE_US}", connections=CONNECTIONS)
+    condition = Condition(workload=f"due:service_us={SERVICE_US}", connections=CONNECTIONS)
     service = Service(transport, condition, folder / "service.log")
     with service:
         stats = programs.command_line("stats", "--instance", service.name, "--json")

@@ -15,7 +15,7 @@ CLOSED = 0.0  # as a rate: a closed loop, each connection sends when it gets a r
 SLOTS = 1024  # requests that a service holds at a time; more are refused
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Condition:
     """What all arms are asked to do, and on what. `rate` is in requests a second, all connections
     together, in an open loop with Poisson arrivals."""

@@ -75,7 +75,7 @@ def test_status_and_result_of_the_command(
 def test_results_fall_due_after_the_set_time(tmp_path: Path) -> None:
     """Here, with epoll; the VM's run has bpf."""
     cases.write_due(tmp_path / exact_runs.CASES, 16, exact_runs.SEED)
-    condition = Condition(f"due:service_us={SERVICE_US}", connections=8)
+    condition = Condition(workload=f"due:service_us={SERVICE_US}", connections=8)
     service = Service("epoll", condition, tmp_path / "service.log")
     with service:
         port = service.state()["port"]

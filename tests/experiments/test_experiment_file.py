@@ -53,10 +53,10 @@ depth = 2
     found = list(plan.points.values())
     one, four = (f"gemm:m=4,k=16,n=15,work={work}" for work in (1, 4))
     assert len(found) == 13
-    assert found[1] == Condition(one, 100, depth=8)
-    assert found[8] == Condition(four, 0, depth=8, netem={"delay_us": 50})
-    assert found[11] == Condition(four, share=0.7, depth=8)
-    assert found[12] == Condition("empty", depth=2)
+    assert found[1] == Condition(workload=one, rate=100, depth=8)
+    assert found[8] == Condition(workload=four, rate=0, depth=8, netem={"delay_us": 50})
+    assert found[11] == Condition(workload=four, share=0.7, depth=8)
+    assert found[12] == Condition(workload="empty", depth=2)
 
 
 def test_work_without_a_workload_is_that_of_the_default(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import experiment, generator, measure, programs
+from experiments import __main__ as entry
+from experiments import experiment, generator, measure, place, programs
 from experiments.errors import ExperimentError
 from experiments.generator import Generator, Server
 from experiments.hypervisor import kept
@@ -122,8 +123,9 @@ def test_a_program_that_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_requests_that_cannot_be_made(tmp_path: Path) -> None:
+    points = numbered([Condition(workload="sudoku")])
     with pytest.raises(ExperimentError, match="make the requests") as caught:
-        experiment.prepare(tmp_path / "raw", Plan(1, points=numbered([Condition("sudoku")])))
+        experiment.prepare(tmp_path / "raw", Plan(1, points=points))
     assert "sudoku" in caught.value.said
 
 
@@ -135,10 +137,10 @@ def test_a_folder_with_something_else_in_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_the_vm_does_not_see(tmp_path: Path) -> None:
-    place = Place(("vm",), "python3", 5.0, "", tmp_path / "project")
-    place.check_sees(tmp_path / "project" / "build" / "demo")
+    where = Place(("vm",), "python3", 5.0, "", tmp_path / "project")
+    where.check_sees(tmp_path / "project" / "build" / "demo")
     with pytest.raises(ExperimentError, match="sees only"):
-        place.check_sees(tmp_path / "elsewhere")
+        where.check_sees(tmp_path / "elsewhere")
 
 
 def test_what_the_other_side_said_is_told(tmp_path: Path) -> None:
@@ -166,6 +168,18 @@ def test_the_vm_says_what_takes_so_long(tmp_path: Path, capsys: pytest.CaptureFi
     shown = capsys.readouterr().err
     assert "vm: building" in shown
     assert "noise" not in shown
+
+
+def test_the_demo_asks_for_what_its_options_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = Place((), str(script(tmp_path / "python", "")), 0.0, "")
+    monkeypatch.setattr(place, "find", lambda *of: nowhere)
+    options = ["--workload", "empty", "--rate", "7", "--connections", "3", "--transports", "epoll"]
+    assert entry.main(["demo", "--out", str(tmp_path / "out"), "--seed", "2", *options]) == 1
+    plan = Plan.read(tmp_path / "out" / "raw")
+    assert plan.points == numbered([Condition(workload="empty", rate=7, connections=3)])
+    assert (plan.seed, plan.transports) == (2, ("epoll",))
 
 
 def test_phases_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
