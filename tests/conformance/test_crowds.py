@@ -150,9 +150,11 @@ def test_peers_that_never_read(service: Service) -> None:
     for client in deaf:
         clog(service, client)
     other = service.connect()
-    for i in range(50):
-        other.send(echo(i, pattern(500)), echo(i))
-        other.expect(ok(i, pattern(500)), ok(i))
+    assert service.reaches("depth.in_flight", 0)
+    with service.counting(ingress_frames_busy=0, executor_completed=100):
+        for i in range(50):
+            other.send(echo(i, pattern(500)), echo(i))
+            other.expect(ok(i, pattern(500)), ok(i))
     assert service.counter("depth.slots") <= len(deaf) * PIPELINE
     with service.counting(ingress_frames_bad=len(deaf)):
         for client in deaf:
