@@ -77,6 +77,11 @@ def confirm(out: Path, resume: bool) -> None:
             "go on with it first, with `bpf-gpu-server ab run --resume`",
         )  # fmt: skip
     points = to_confirm(summarise(raw))
+    if not points:
+        raise ExperimentError(
+            f"confirm what {out} found", "no point has a verdict",
+            "see `bpf-gpu-server ab show` for the reasons; it takes more pairs, or lower rates",
+        )  # fmt: skip
     print(f"points to confirm: {', '.join(points)}")
     again = replace(
         plan,

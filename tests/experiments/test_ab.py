@@ -141,6 +141,12 @@ def test_what_cannot_be_done_is_said(
     assert do in result.stderr
 
 
+def test_nothing_to_confirm(tmp_path: Path) -> None:
+    recorded.record(tmp_path / "raw", Plan(11, 1))
+    assert command("confirm", tmp_path).return_value == 1
+    assert not (tmp_path / "confirm").exists()
+
+
 class Recorder:
     """Instead of measuring: records runs, and is interrupted after some."""
 
