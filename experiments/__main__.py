@@ -57,6 +57,9 @@ def parser() -> argparse.ArgumentParser:
     runs.add_argument("raw", type=Path, help="folder with the requests")
     runs.add_argument("--pairs", type=positive, required=True, help="of loads, for each figure")
     runs.set_defaults(run=run_exact_runs)
+    selftest = commands.add_parser("selftest", help="what each CPU account finds, and misses")
+    selftest.add_argument("--json", type=Path, metavar="FILE", help="write the result there, too")
+    selftest.set_defaults(run=run_selftest)
     add_chain(commands)
     return top
 
@@ -184,6 +187,20 @@ def run_exact_runs(options: argparse.Namespace) -> int:
 
     measure(options.raw, options.pairs)
     return 0
+
+
+def run_selftest(options: argparse.Namespace) -> int:
+    """Status 1 when an account does not find what it ought to."""
+    from experiments import selftest
+
+    result = selftest.run()
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    selftest.show(result)
+    found = selftest.problems(result)
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0
 
 
 def run_chain(options: argparse.Namespace) -> int:

@@ -1,0 +1,236 @@
+"""`selftest`: which CPU account finds a known amount of CPU, how exactly, and what each misses.
+
+One CPU burns in user mode, in the kernel, on an io_uring's threads, in softirq inside the calls of
+a task, and in softirq while it has nothing else to do (experiments/burns.py); all accounts are read
+before and after. Where the CPU is the machine's only one, a counting process of the lowest priority
+is an account too (experiments/soak.py): it says what it could not count.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from experiments import burns, environment
+from experiments.accounts import Accounts, Sample, parse, spent
+from experiments.burns import Burn, Burner, Burnt
+from experiments.errors import ExperimentError
+from experiments.soak import Soak
+
+WITHIN = 0.02
+BURN_S, PAUSE_S, RATE_S = 0.8, 0.3, 0.3
+SHORT_BURNS, SHORTEST_S, LONGEST_S = 20, 0.001, 0.010
+READER_PRIORITY = burns.PRIORITY + 10
+USER, SYSTEM, SOFTIRQ, IDLE = "user", "system", "softirq", "idle softirq"
+WORKER, SQPOLL, COUNTED = "io_uring worker", "SQPOLL", "counted softirq"
+BURNS: dict[str, Callable[[], Burn]] = {
+    USER: burns.user,
+    SYSTEM: burns.system,
+    WORKER: burns.io_uring_worker,
+    SQPOLL: burns.io_uring_sqpoll,
+    SOFTIRQ: burns.softirq,
+    IDLE: burns.idle_softirq,
+    COUNTED: burns.idle_softirq,  # beside the counter, which the CPU is then never without
+}
+# Burns that differ from others by what is known: the other's figures are taken off.
+BLANKS = {IDLE: burns.idle_packets, COUNTED: burns.idle_packets}
+TASKS = (USER, SYSTEM, WORKER, SQPOLL, SOFTIRQ)
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Account:
+    """`name` as accounts.spent() has it; `finds`: the burns that it ought to find within 2 %."""
+
+    title: str
+    name: str
+    finds: tuple[str, ...]
+
+
+ACCOUNTS = (
+    Account("cpu.stat of the cgroup", "service", TASKS),
+    Account("schedstat of the thread", "loop", (USER, SYSTEM, SOFTIRQ)),
+    Account("CPU clock of the process", "client", TASKS),
+    Account("/proc/schedstat", "tasks", TASKS),
+    Account("counter of lowest priority", "soak", (*TASKS, COUNTED)),
+    Account("/proc/stat, not idle", "by_tick", TASKS),
+    Account("/proc/stat, user", "machine.user", (USER,)),
+    Account("/proc/stat, system", "machine.system", (SYSTEM,)),
+    Account("/proc/stat, softirq", "machine.softirq", ()),
+    Account("taskstats, user", "service.ticks.user", (USER,)),
+    Account("taskstats, system", "service.ticks.system", (SYSTEM,)),
+)
+
+
+def run() -> Json:
+    """All burns. Leaves scheduling and cgroups as they were. Raises ExperimentError."""
+    if os.geteuid():
+        said = f"user {os.geteuid()} may not use real-time priorities and cgroups (EPERM)"
+        raise ExperimentError("test the accounts", said, "run it as root (sudo)")
+    affinity, policy = os.sched_getaffinity(0), os.sched_getscheduler(0)
+    parameters = os.sched_getparam(0)
+    try:
+        os.sched_setaffinity(0, {max(affinity)})
+        with groups() as folders:
+            bench = Bench(max(affinity), *folders)
+            return bench.run(counting=os.cpu_count() == 1)
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
+        os.sched_setaffinity(0, affinity)
+
+
+@contextmanager
+def groups() -> Iterator[tuple[Path, Path]]:
+    """Two cgroups, removed at the end. Raises ExperimentError without cgroup v2."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    folder = next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
+    if folder is None:
+        do = "mount -t cgroup2 none /sys/fs/cgroup"
+        raise ExperimentError("make cgroups", "no cgroup2 in /proc/self/mounts", do)
+    made = [folder / f"selftest-{os.getpid()}-{name}" for name in ("service", "executor")]
+    try:
+        for group in made:
+            group.mkdir()
+        yield made[0], made[1]
+    finally:
+        for group in made:
+            if group.exists():
+                group.rmdir()
+
+
+class Bench:
+    """A CPU, and the cgroup in which it burns."""
+
+    def __init__(self, cpu: int, service: Path, executor: Path) -> None:
+        self._cpu, self._service, self._executor = cpu, service, executor
+
+    def run(self, counting: bool) -> Json:
+        """Every burn that can be had here; `counting`: with the counter where that is possible."""
+        found: dict[str, Json] = {}
+        skipped: dict[str, str] = {}
+        with ExitStack() as stack:
+            soak = None
+            for name in (IDLE, *(name for name in BURNS if name != IDLE)):
+                if counting and name != IDLE and soak is None:
+                    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+                    soak = stack.enter_context(Soak())
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(READER_PRIORITY))
+                if name == COUNTED and soak is None:
+                    continue
+                try:
+                    found[name] = self._burn(name, soak)
+                except ExperimentError as error:
+                    skipped[name] = error.said
+            resolution = self._resolution(soak)
+        return {
+            "burns": {name: found[name] for name in BURNS if name in found},
+            "skipped": skipped,
+            "resolution_us": resolution,
+            "environment": environment.machine(),
+        }
+
+    def _burn(self, name: str, soak: Soak | None) -> Json:
+        burnt, used = self._once(BURNS[name], soak)
+        if name in BLANKS:
+            _, blank = self._once(BLANKS[name], soak)
+            used = {key: value - blank.get(key, 0.0) for key, value in used.items()}
+        return {
+            "known_us": burnt.known / 1e3,
+            "softirq_us": burnt.softirq / 1e3,
+            "found_us": {one.name: used[one.name] for one in ACCOUNTS if one.name in used},
+        }
+
+    def _once(self, make: Callable[[], Burn], soak: Soak | None) -> tuple[Burnt, Sample]:
+        with self._burning(make) as (burner, accounts):
+            rate = soak.rate(RATE_S) if soak else None
+            return self._measure(burner, accounts, BURN_S, soak, rate)
+
+    @contextmanager
+    def _burning(self, make: Callable[[], Burn]) -> Iterator[tuple[Burner, Accounts]]:
+        with Burner(self._service, make) as burner:
+            time.sleep(PAUSE_S)  # what it took to prepare is over, and others had the CPU
+            pid = burner.pid
+            with Accounts(self._service, self._executor, [pid], pid, pid) as accounts:
+                yield burner, accounts
+
+    def _measure(
+        self, burner: Burner, accounts: Accounts, seconds: float, soak: Soak | None,
+        rate: float | None,
+    ) -> tuple[Burnt, Sample]:  # fmt: skip
+        first, before = self._read(accounts), soak.counted if soak else 0
+        burnt = burner.burn(seconds)
+        last, after = self._read(accounts), soak.counted if soak else 0
+        used = spent(first, last, cpus=1)
+        if rate:
+            used["soak"] = used["at"] - (after - before) / rate * 1e6
+        return burnt, used
+
+    def _read(self, accounts: Accounts) -> Sample:
+        """Of the machine, this CPU alone."""
+        raw = accounts.read()
+        for name in {"machine", "tasks"} & raw.keys():
+            lines = raw[name].splitlines()
+            raw[name] = next(line for line in lines if line.startswith(f"cpu{self._cpu} "))
+        return parse(raw)
+
+    def _resolution(self, soak: Soak | None) -> dict[str, float]:
+        """µs by which each account is off, at most, for short burns in user mode."""
+        randomness = Random(1)
+        worst: dict[str, float] = {}
+        with self._burning(burns.user) as (burner, accounts):
+            rate = soak.rate(RATE_S) if soak else None
+            for _ in range(SHORT_BURNS):
+                seconds = randomness.uniform(SHORTEST_S, LONGEST_S)
+                burnt, used = self._measure(burner, accounts, seconds, soak, rate)
+                for one in ACCOUNTS:
+                    if one.name in used and USER in one.finds:
+                        off = abs(used[one.name] - burnt.known / 1e3)
+                        worst[one.name] = max(worst.get(one.name, 0.0), off)
+        return worst
+
+
+def share(burn: Json, account: Account) -> float | None:
+    """What an account found of what it could: 1 is all. None where there is no such account."""
+    found = burn["found_us"].get(account.name)
+    if found is None:
+        return None
+    part = burn["softirq_us"] if account.name == "machine.softirq" else burn["known_us"]
+    return float(found / part) if part else None
+
+
+def problems(result: Json) -> list[str]:
+    """Burns that an account ought to have found within 2 %, and has not, in words."""
+    found = []
+    for account in ACCOUNTS:
+        for name in account.finds:
+            burn = result["burns"].get(name)
+            part = share(burn, account) if burn else None
+            if part is not None and abs(part - 1) > WITHIN:
+                found.append(f"{account.title} found {part:.1%} of {name}")
+    return found
+
+
+def show(result: Json) -> None:
+    """Prints what each account found of each burn."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"Found of what was burnt, Linux {result['environment']['kernel']}")
+    for title in ("account", *result["burns"], "short burns\noff by, µs"):
+        table.add_column(title, justify="left" if title == "account" else "right")
+    for account in ACCOUNTS:
+        parts = [share(burn, account) for burn in result["burns"].values()]
+        off = result["resolution_us"].get(account.name)
+        cells = ["-" if part is None else f"{part:.2%}" for part in parts]
+        table.add_row(account.title, *cells, "-" if off is None else f"{off:,.0f}")
+    known = [f"{burn['known_us'] / 1e3:.0f} ms" for burn in result["burns"].values()]
+    table.add_row("burnt", *known, "")
+    Console(width=140).print(table)
+    for name, why in result["skipped"].items():
+        print(f"not burnt: {name}: {why}")
