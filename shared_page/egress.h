@@ -347,13 +347,14 @@ PAGE_FUNCTION void connection_release(struct shared_page *page, uint32_t index)
 
 		if (i >= tail - head)
 			break;
-		if (entry->length != ORDER_IS_SLOT)
-			continue;
-		if (page->final_taken[slot] == ticket) {
-			slot_free(page, slot);
+		if (entry->length == ORDER_IS_SLOT &&
+		    page->final_taken[slot] != ticket) {
+			slot_orphan(page, slot, ticket);
 			continue;
 		}
-		slot_orphan(page, slot, ticket);
+		page->egress.discarded++;
+		if (entry->length == ORDER_IS_SLOT)
+			slot_free(page, slot);
 	}
 	if (connection->ingress.slot != SLOT_NONE)
 		slot_free(page, connection->ingress.slot & SLOT_MASK);

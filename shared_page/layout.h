@@ -150,7 +150,8 @@ struct page_egress {
 	uint64_t accept_failures; /* out of files or memory */
 	uint64_t timeouts; /* requests answered with STATUS_TIMEOUT */
 	uint64_t frames_late; /* connections closed inside a frame */
-	uint64_t pad1[2];
+	uint64_t discarded; /* replies that stood when their peer was gone */
+	uint64_t pad1[1];
 };
 
 /* [executor] */

@@ -69,6 +69,7 @@
 	FIELD(page_egress, accept_failures) \
 	FIELD(page_egress, timeouts) \
 	FIELD(page_egress, frames_late) \
+	FIELD(page_egress, discarded) \
 	FIELD(page_egress, pad1) \
 	FIELD(page_executor, submit_head) \
 	FIELD(page_executor, completion_tail) \

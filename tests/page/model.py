@@ -283,12 +283,12 @@ class Model:
     def close(self, connection: Connection) -> None:
         """The connection is gone; what runs for it runs on for nobody."""
         for owed in connection.owed:
-            if isinstance(owed, Refusal):
-                continue
-            if owed.announced:
-                self.free_slots.append(owed.slot)
-            else:
+            if isinstance(owed, Request) and not owed.announced:
                 self._orphan(owed)
+                continue
+            self.count["discarded"] += 1
+            if isinstance(owed, Request):
+                self.free_slots.append(owed.slot)
         if connection.assembling:
             self.free_slots.append(connection.assembling.slot)
         self.count["closed"] += 1

@@ -351,6 +351,7 @@ class PageMachine(RuleBasedStateMachine):
             stale=egress.stale_results,
             closed=egress.connections_closed,
             timeouts=egress.timeouts,
+            discarded=egress.discarded,
             completed=executor.completed,
         )
         waiting = len(self.model.submitted) + len(self.model.running)

@@ -20,7 +20,6 @@ class Churner(threading.Thread):
         super().__init__(name="churner")
         self.done: Counter[str] = Counter()
         self.failures: list[str] = []
-        self.abrupt = 0  # left with replies owed
         self._address, self._numbers = address, random.Random(seed)
         self._over = threading.Event()
 
@@ -53,7 +52,6 @@ class Churner(threading.Thread):
         """With replies owed, or in the middle of a frame."""
         frames = b"".join((echo(1, pattern(700)), slow(2), stream(3, [1], 90), echo(4)))
         client.send(frames[: self._numbers.randrange(len(frames) + 1)])
-        self.abrupt += 1
         (Client.reset if self._numbers.randrange(2) else Client.close)(client)
 
     def cancels(self, client: Client) -> None:
