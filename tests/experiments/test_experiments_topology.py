@@ -16,6 +16,8 @@ from experiments import topology
 from experiments.errors import ExperimentError
 from experiments.topology import MAKERS, TCP, Netem, Place, build, inside
 
+pytestmark = pytest.mark.beside
+
 NAMESPACES = Path("/run/netns")
 CONGESTION = TCP / "tcp_congestion_control"
 HOLD = """
