@@ -60,6 +60,9 @@ def parser() -> argparse.ArgumentParser:
     selftest = commands.add_parser("selftest", help="what each CPU account finds, and misses")
     selftest.add_argument("--json", type=Path, metavar="FILE", help="write the result there, too")
     selftest.set_defaults(run=run_selftest)
+    costs = commands.add_parser("cost-runs", help="sample and count here (`bpf-gpu-server cost`)")
+    costs.add_argument("raw", type=Path, help="folder with a plan.json")
+    costs.set_defaults(run=run_cost_runs)
     add_chain(commands)
     return top
 
@@ -179,6 +182,14 @@ def run_exact(options: argparse.Namespace) -> int:
     for line in found:
         print(line, file=sys.stderr)
     return 1 if found else 0
+
+
+def run_cost_runs(options: argparse.Namespace) -> int:
+    """Raw data only."""
+    from experiments.cost.runs import measure
+
+    measure(options.raw)
+    return 0
 
 
 def run_exact_runs(options: argparse.Namespace) -> int:

@@ -7,10 +7,7 @@ call's cost: so nothing else is measured meanwhile.
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
-import platform
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,11 +15,11 @@ from types import TracebackType
 from typing import Self
 
 from experiments.errors import ExperimentError
+from experiments.perf_events import open_event, refused
 
-_NUMBERS = {"x86_64": 298, "aarch64": 241}  # of perf_event_open
 _TRACEPOINT = 2  # PERF_TYPE_TRACEPOINT
 _INHERIT = 1 << 1  # threads that these start are counted too
-_CLOSE_ON_EXEC = 8
+_WHAT = "count system calls"
 _TRACEFS = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 
 
@@ -86,31 +83,16 @@ def _tracepoint_id() -> int:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise _refused(error.errno or 0, f"{file}") from None
+            raise refused(_WHAT, f"{file}", error.errno or 0) from None
     raise ExperimentError(
-        "count system calls",
+        _WHAT,
         "ENOENT: no events/raw_syscalls in " + " or ".join(map(str, _TRACEFS)),
         "mount tracefs: `mount -t tracefs none /sys/kernel/tracing`",
     )
 
 
 def _open_counter(event: int, tid: int) -> int:
-    number = _NUMBERS.get(platform.machine())
-    if number is None:
-        known = ", ".join(_NUMBERS)
-        raise ExperimentError("count system calls", f"this is {platform.machine()}",
-                              f"take a machine of {known}")  # fmt: skip
     # struct perf_event_attr, its first version: type, size, config, sample_period, sample_type,
     # read_format, flags, wakeup_events, bp_type, config1.
     attributes = struct.pack("<IIQQQQQIIQ", _TRACEPOINT, 64, event, 0, 0, 0, _INHERIT, 0, 0, 0)
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd = int(libc.syscall(number, attributes, tid, -1, -1, _CLOSE_ON_EXEC))
-    if fd < 0:
-        raise _refused(ctypes.get_errno(), f"perf_event_open for thread {tid}")
-    return fd
-
-
-def _refused(number: int, what: str) -> ExperimentError:
-    name = errno.errorcode.get(number, str(number))
-    return ExperimentError("count system calls", f"{what}: {name} ({os.strerror(number)})",
-                           "run as root (sudo); in a container, with CAP_PERFMON")  # fmt: skip
+    return open_event(attributes, tid, -1, _WHAT)

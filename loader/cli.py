@@ -16,7 +16,7 @@ except ModuleNotFoundError:
 from loader.errors import LoaderError
 
 PROGRAM = "bpf-gpu-server"
-COMMANDS = ("serve", "load", "stats", "doctor", "ab", "vm")
+COMMANDS = ("serve", "load", "stats", "doctor", "ab", "cost", "vm")
 
 
 class LazyGroup(click.Group):

@@ -22,7 +22,10 @@ ALLOWED = {
 }
 #: file -> folders that it alone may import too, and not before its command is called: an
 #: experiment runs the command line, and is a command of it
-LAZY = {"loader/commands/ab.py": {"experiments"}}
+LAZY = {
+    "loader/commands/ab.py": {"experiments"},
+    "loader/commands/cost.py": {"experiments"},
+}
 #: where a quoted include is looked for, beside the including file's own folder
 INCLUDE_FOLDERS = (ROOT, ROOT / "bpf" / "include")
 
