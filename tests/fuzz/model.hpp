@@ -28,10 +28,11 @@ struct Request {
     // TIMEOUT answers it, unless the result comes first.
     bool overdue() const { return error == STATUS_OK && !answered && same == LOOKS_UNTIL_OVERDUE; }
 
+    // A token that comes before the TIMEOUT has left makes it no longer overdue.
     void look() {
-        if (error != STATUS_OK || answered || overdue())
+        if (error != STATUS_OK || answered)
             return;
-        same = seen == tokens.size() ? same + 1 : 0;
+        same = seen == tokens.size() ? std::min<uint32_t>(same + 1, LOOKS_UNTIL_OVERDUE) : 0;
         seen = tokens.size();
     }
 };

@@ -42,6 +42,8 @@ def admission() -> Iterator[bytes]:
     yield opened + frame(6, 5, 8) + frame(0, 5, 0) + step(ALL) + serve(7) + step(CLOSE)
     tokens = b"".join(bytes([STEP, 0, 0, 1, at % 2]) for at in range(20)) + step(NOTICES)
     yield opened + frame(4, 6, 48) + step(ALL) + bytes([TAKE, 0]) + tokens + step(SEND) * 3
+    # A stream's token that comes when the stream is overdue already.
+    yield bytes.fromhex("ffffff010000300406060007008e8e8e8e8e0b8e8e8e00080000018e8e00cb010b")
     yield opened + step(13, 0) + frame(6, 7, 30) + step(ALL) + step(SEND) + step(13, 1)
     late = bytes([1, 0, 0]) + frame(6, 7, 8) + step(ALL) + bytes([TAKE, 0]) + step(CLOSE)
     yield late + bytes([0, STEP, 0, 0, 0, 0, 0]) + step(NOTICES)
