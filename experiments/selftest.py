@@ -24,7 +24,8 @@ from experiments.errors import ExperimentError
 from experiments.soak import Soak
 
 WITHIN = 0.02
-BURN_S, PAUSE_S, RATE_S = 0.8, 0.3, 0.3
+PAUSE_S = 0.3
+RATE_S, RATES = 0.3, 3
 SHORT_BURNS, SHORTEST_S, LONGEST_S = 20, 0.001, 0.010
 READER_PRIORITY = burns.PRIORITY + 10
 USER, SYSTEM, SOFTIRQ, IDLE = "user", "system", "softirq", "idle softirq"
@@ -46,11 +47,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Account:
-    """`name` as accounts.spent() has it; `finds`: the burns that it ought to find within 2 %."""
+    """`name` as accounts.spent() has it; `finds`: the burns that are its own. It ought to find them
+    within 2 %, unless it only samples, at ticks: then it is shown what that comes to."""
 
     title: str
     name: str
     finds: tuple[str, ...]
+    samples: bool = False
 
 
 ACCOUNTS = (
@@ -58,18 +61,21 @@ ACCOUNTS = (
     Account("schedstat of the thread", "loop", (USER, SYSTEM, SOFTIRQ)),
     Account("CPU clock of the process", "client", TASKS),
     Account("/proc/schedstat", "tasks", TASKS),
-    Account("counter of lowest priority", "soak", (*TASKS, COUNTED)),
-    Account("/proc/stat, not idle", "by_tick", TASKS),
-    Account("/proc/stat, user", "machine.user", (USER,)),
-    Account("/proc/stat, system", "machine.system", (SYSTEM,)),
-    Account("/proc/stat, softirq", "machine.softirq", ()),
-    Account("taskstats, user", "service.ticks.user", (USER,)),
-    Account("taskstats, system", "service.ticks.system", (SYSTEM,)),
+    Account("counter of lowest priority", "soak", TASKS),
+    Account("/proc/stat, not idle", "by_tick", TASKS, True),
+    Account("/proc/stat, user", "machine.user", (USER,), True),
+    Account("/proc/stat, system", "machine.system", (SYSTEM,), True),
+    Account("/proc/stat, softirq", "machine.softirq", (SOFTIRQ,), True),
+    Account("taskstats, user", "service.ticks.user", (USER,), True),
+    Account("taskstats, system", "service.ticks.system", (SYSTEM,), True),
 )
 
 
-def run() -> Json:
-    """All burns. Leaves scheduling and cgroups as they were. Raises ExperimentError."""
+def run(seconds: float) -> Json:
+    """All burns, each so long: below 0.95 s. Leaves scheduling and cgroups as they were.
+
+    Raises ExperimentError.
+    """
     if os.geteuid():
         said = f"user {os.geteuid()} may not use real-time priorities and cgroups (EPERM)"
         raise ExperimentError("test the accounts", said, "run it as root (sudo)")
@@ -78,7 +84,7 @@ def run() -> Json:
     try:
         os.sched_setaffinity(0, {max(affinity)})
         with groups() as folders:
-            bench = Bench(max(affinity), *folders)
+            bench = Bench(seconds, max(affinity), *folders)
             return bench.run(counting=os.cpu_count() == 1)
     finally:
         os.sched_setscheduler(0, policy, parameters)
@@ -105,29 +111,33 @@ def groups() -> Iterator[tuple[Path, Path]]:
 
 
 class Bench:
-    """A CPU, and the cgroup in which it burns."""
+    """How long each burn is, the CPU, the cgroup, and the counter once there is one."""
 
-    def __init__(self, cpu: int, service: Path, executor: Path) -> None:
-        self._cpu, self._service, self._executor = cpu, service, executor
+    def __init__(self, seconds: float, cpu: int, service: Path, executor: Path) -> None:
+        self._seconds, self._cpu = seconds, cpu
+        self._service, self._executor = service, executor
+        self._soak: Soak | None = None
+        self._rate = 0.0  # counts a second of an idle CPU
 
     def run(self, counting: bool) -> Json:
         """Every burn that can be had here; `counting`: with the counter where that is possible."""
         found: dict[str, Json] = {}
         skipped: dict[str, str] = {}
+
+        def burn(name: str) -> None:
+            try:
+                found[name] = self._burn(name)
+            except ExperimentError as error:
+                skipped[name] = error.said
+
+        self._read_at_once()
+        burn(IDLE)
         with ExitStack() as stack:
-            soak = None
-            for name in (IDLE, *(name for name in BURNS if name != IDLE)):
-                if counting and name != IDLE and soak is None:
-                    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-                    soak = stack.enter_context(Soak())
-                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(READER_PRIORITY))
-                if name == COUNTED and soak is None:
-                    continue
-                try:
-                    found[name] = self._burn(name, soak)
-                except ExperimentError as error:
-                    skipped[name] = error.said
-            resolution = self._resolution(soak)
+            if counting:
+                self._count(stack)
+            for name in (*TASKS, *([COUNTED] if counting else [])):
+                burn(name)
+            resolution = self._resolution()
         return {
             "burns": {name: found[name] for name in BURNS if name in found},
             "skipped": skipped,
@@ -135,10 +145,20 @@ class Bench:
             "environment": environment.machine(),
         }
 
-    def _burn(self, name: str, soak: Soak | None) -> Json:
-        burnt, used = self._once(BURNS[name], soak)
+    @staticmethod
+    def _read_at_once() -> None:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(READER_PRIORITY))
+
+    def _count(self, stack: ExitStack) -> None:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # which a child inherits
+        self._soak = stack.enter_context(Soak())
+        self._read_at_once()
+        self._rate = max(self._soak.rate(RATE_S) for _ in range(RATES))
+
+    def _burn(self, name: str) -> Json:
+        burnt, used = self._once(BURNS[name])
         if name in BLANKS:
-            _, blank = self._once(BLANKS[name], soak)
+            _, blank = self._once(BLANKS[name])
             used = {key: value - blank.get(key, 0.0) for key, value in used.items()}
         return {
             "known_us": burnt.known / 1e3,
@@ -146,10 +166,9 @@ class Bench:
             "found_us": {one.name: used[one.name] for one in ACCOUNTS if one.name in used},
         }
 
-    def _once(self, make: Callable[[], Burn], soak: Soak | None) -> tuple[Burnt, Sample]:
+    def _once(self, make: Callable[[], Burn]) -> tuple[Burnt, Sample]:
         with self._burning(make) as (burner, accounts):
-            rate = soak.rate(RATE_S) if soak else None
-            return self._measure(burner, accounts, BURN_S, soak, rate)
+            return self._measure(burner, accounts, self._seconds)
 
     @contextmanager
     def _burning(self, make: Callable[[], Burn]) -> Iterator[tuple[Burner, Accounts]]:
@@ -159,35 +178,32 @@ class Bench:
             with Accounts(self._service, self._executor, [pid], pid, pid) as accounts:
                 yield burner, accounts
 
-    def _measure(
-        self, burner: Burner, accounts: Accounts, seconds: float, soak: Soak | None,
-        rate: float | None,
-    ) -> tuple[Burnt, Sample]:  # fmt: skip
-        first, before = self._read(accounts), soak.counted if soak else 0
+    def _measure(self, burner: Burner, accounts: Accounts, seconds: float) -> tuple[Burnt, Sample]:
+        first = self._read(accounts)
         burnt = burner.burn(seconds)
-        last, after = self._read(accounts), soak.counted if soak else 0
+        last = self._read(accounts)
         used = spent(first, last, cpus=1)
-        if rate:
-            used["soak"] = used["at"] - (after - before) / rate * 1e6
+        if self._soak:
+            used["soak"] = used["at"] - used["counted"] / self._rate * 1e6
         return burnt, used
 
     def _read(self, accounts: Accounts) -> Sample:
         """Of the machine, this CPU alone."""
         raw = accounts.read()
+        counted = self._soak.counted if self._soak else 0
         for name in {"machine", "tasks"} & raw.keys():
             lines = raw[name].splitlines()
             raw[name] = next(line for line in lines if line.startswith(f"cpu{self._cpu} "))
-        return parse(raw)
+        return {**parse(raw), "counted": counted}
 
-    def _resolution(self, soak: Soak | None) -> dict[str, float]:
+    def _resolution(self) -> dict[str, float]:
         """µs by which each account is off, at most, for short burns in user mode."""
         randomness = Random(1)
         worst: dict[str, float] = {}
         with self._burning(burns.user) as (burner, accounts):
-            rate = soak.rate(RATE_S) if soak else None
             for _ in range(SHORT_BURNS):
                 seconds = randomness.uniform(SHORTEST_S, LONGEST_S)
-                burnt, used = self._measure(burner, accounts, seconds, soak, rate)
+                burnt, used = self._measure(burner, accounts, seconds)
                 for one in ACCOUNTS:
                     if one.name in used and USER in one.finds:
                         off = abs(used[one.name] - burnt.known / 1e3)
@@ -208,7 +224,7 @@ def problems(result: Json) -> list[str]:
     """Burns that an account ought to have found within 2 %, and has not, in words."""
     found = []
     for account in ACCOUNTS:
-        for name in account.finds:
+        for name in () if account.samples else account.finds:
             burn = result["burns"].get(name)
             part = share(burn, account) if burn else None
             if part is not None and abs(part - 1) > WITHIN:
