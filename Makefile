@@ -58,6 +58,10 @@ bench: ready ## what a request costs each transport, as ratios within one run
 exact: ready ## instructions of a request at three rates, counted in the VM
 	@$(PYTHON) -m experiments exact
 
+.PHONY: calibrate
+calibrate: ready ## whether experiments find what is there, and nothing else (half an hour)
+	@$(PYTHON) -m experiments calibrate
+
 C_SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' '*.cu')
 PYTHON_PACKAGES = loader shared_page gpu_scheduler vm experiments
 

@@ -65,7 +65,24 @@ def parser() -> argparse.ArgumentParser:
     costs = commands.add_parser("cost-runs", help="sample and count here (`bpf-gpu-server cost`)")
     costs.add_argument("raw", type=Path, help="folder with a plan.json")
     costs.set_defaults(run=run_cost_runs)
+    add_calibrate(commands)
     return top
+
+
+def add_calibrate(commands: Any) -> None:
+    """The calibration, and its part in the VM."""
+    calibrate = commands.add_parser("calibrate", help="A/A, and a handicap of known size")
+    add = calibrate.add_argument
+    add("--tries", type=positive, default=40, help="of each experiment (%(default)s)")
+    add("--pairs", type=positive, default=5, help="of a try (%(default)s)")
+    add("--inject", action="append", metavar="WHAT=+N%",
+        help="a handicap: cpu=+10%% or latency=+10%% (both)")  # fmt: skip
+    add("--seed", type=int, default=2026, help="of order and arrivals (%(default)s)")
+    add("--out", type=Path, default=Path("build/calibrate.json"), help="(%(default)s)")
+    calibrate.set_defaults(run=run_calibrate)
+    runs = commands.add_parser("calibrate-runs", help="run it here (calibrate calls it)")
+    runs.add_argument("raw", type=Path, help="folder with a calibration.json")
+    runs.set_defaults(run=run_calibrate_runs)
 
 
 def add_chain(commands: Any) -> None:
@@ -221,6 +238,37 @@ def run_selftest(options: argparse.Namespace) -> int:
     for line in found:
         print(line, file=sys.stderr)
     return 1 if found else 0
+
+
+def run_calibrate(options: argparse.Namespace) -> int:
+    """Status 1 when an experiment finds what is not there, or not what is."""
+    from experiments import calibrate
+    from experiments.calibrate_runs import Calibration
+
+    try:
+        handicaps = dict(
+            map(calibrate.parse_injection, options.inject or ("cpu=+10%", "latency=+10%"))
+        )
+    except ValueError as error:
+        do = "give, for instance, --inject cpu=+10%"
+        raise ExperimentError("read --inject", str(error), do) from None
+    plan = Calibration(options.seed, options.tries, options.pairs, handicaps)
+    result = calibrate.run(options.out.with_suffix(""), plan)
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    calibrate.show(result)
+    print(f"result: {options.out}")
+    found = calibrate.problems(result)
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0
+
+
+def run_calibrate_runs(options: argparse.Namespace) -> int:
+    """Raw data only."""
+    from experiments.calibrate_runs import measure
+
+    measure(options.raw)
+    return 0
 
 
 def run_chain(options: argparse.Namespace) -> int:

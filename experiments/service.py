@@ -23,13 +23,17 @@ RUNTIME = Path("/run/bpf-gpu-server")
 
 class Service:
     """`bpf-gpu-server serve` from the start of the `with` block, where it already serves, to its
-    end, where it has left. Raises ExperimentError when either does not work."""
+    end, where it has left. `suffix` tells services of one process apart.
+
+    Raises ExperimentError when either does not work.
+    """
 
     def __init__(
-        self, transport: str, condition: Condition, log: Path, prefix: Sequence[str] = ()
-    ) -> None:
+        self, transport: str, condition: Condition, log: Path, prefix: Sequence[str] = (),
+        suffix: str = "",
+    ) -> None:  # fmt: skip
         self.transport, self._log = transport, log
-        self.name = f"experiment-{os.getpid()}"
+        self.name = f"experiment-{os.getpid()}{suffix}"
         serve = programs.command_line(
             "serve", "--instance", self.name, "--port", "0", "--transport", transport,
             "--workload", condition.workload, "--wake-us", str(condition.wake_us),

@@ -76,13 +76,15 @@ class Effect:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known at a point. `advantage`: the candidate's, by the rule. `miss`: how far the
-    worst condition of the nearer way is from being met, 0 where it is."""
+    """What is known at a point. `advantage`: the candidate's, by the rule; `disadvantage`: the
+    baseline's. `miss`: how far the worst condition of the candidate's nearer way is from being met,
+    0 where it is."""
 
     point: str
     effects: dict[str, Effect]
     words: str
     advantage: bool
+    disadvantage: bool
     miss: float
 
 
@@ -184,4 +186,4 @@ def _verdict(point: str, effects: dict[str, Effect], baseline: str, candidate: s
         words = f"no advantage is shown of {candidate} over {baseline}, nor of the other"
     shown = ("machine_cpu_us", "p99_us", "throughput_rps")
     figures = ", ".join(f"{FIGURES[name]} {effects[name]}" for name in shown)
-    return Verdict(point, effects, f"At {point} {words}: {figures}.", miss == 0, miss)
+    return Verdict(point, effects, f"At {point} {words}: {figures}.", miss == 0, against == 0, miss)

@@ -149,6 +149,7 @@ SHAPES: dict[str, tuple[Draw, float]] = {
 }
 
 
+@pytest.mark.beside
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("alpha", [0.05, 0.0125])
 def test_intervals_of_five_pairs_hold_the_truth_as_often_as_they_say(
@@ -167,6 +168,7 @@ def test_intervals_of_five_pairs_hold_the_truth_as_often_as_they_say(
     assert held / trials >= 1 - alpha - allowed
 
 
+@pytest.mark.beside
 def test_equal_arms_are_rarely_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Experiments of four points: a difference anywhere in 5 % of them, and no advantage at all,
     where chance makes 2 %."""
@@ -181,6 +183,7 @@ def test_equal_arms_are_rarely_told_apart(monkeypatch: pytest.MonkeyPatch) -> No
     assert different <= 10  # of 100, where 5 are expected: 99 % of such counts
 
 
+@pytest.mark.beside
 def test_what_is_just_no_advantage_is_rarely_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU at the rule's limit, all else well within: half of the estimates are beyond it, and 2.5 %
     of the intervals, whose other half of 5 % belongs to the other way to an advantage."""
