@@ -41,6 +41,7 @@ WAYS: tuple[Mapping[str, float], ...] = (
     {"p99_us": -0.10, "machine_cpu_us": 0.05},
 )
 THROUGHPUT_LOSS = 0.02  # and the lower end of the throughput is above less that much
+UNKNOWN = 9.0  # an interval that reaches to ten times the baseline is not worth its digits
 NEAREST_MISSES = 2  # points that a confirmation runs beside those with an advantage
 
 
@@ -64,7 +65,7 @@ class Effect:
     high: float
 
     def __str__(self) -> str:
-        ends = f"{self.low:+.1%} to {self.high:+.1%}" if np.isfinite(self.high) else "unknown"
+        ends = f"{self.low:+.1%} to {self.high:+.1%}" if self.high < UNKNOWN else "unknown"
         return f"{self.estimate:+.1%} ({ends})"
 
     def inverted(self) -> Effect:
