@@ -41,10 +41,12 @@ demo: ready ## A/B of epoll and bpf with a report in build/demo/ (starts a VM wh
 
 .PHONY: test
 test: ready ## lint, all tests on this machine, and those that need Linux 7.3 in the VM
-	@$(MAKE) --no-print-directory -j2 test-programs
-	@$(MAKE) --no-print-directory lint
-	@$(PYTHON) -m vm build # once, and outside any test's time limit
+	@$(MAKE) --no-print-directory -j3 test-programs lint vm-root
 	@$(PYTHON) tests/run.py
+
+.PHONY: vm-root
+vm-root: # once, and outside any test's time limit
+	@$(PYTHON) -m vm build
 
 .PHONY: conformance
 conformance: ready ## the conformance suite alone, every transport
