@@ -111,7 +111,7 @@ def test_the_example_of_the_documentation(
     page: SharedPage, transport: Transport, tmp_path: Path
 ) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    example = re.search(r"```python\n(.*?)```", (ROOT / "docs/gpu.md").read_text(), re.DOTALL)
+    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert example
     assert len(example[1].splitlines()) < 15
     script = tmp_path / "softmax.py"
