@@ -192,6 +192,13 @@ def run_bench_cost(options: argparse.Namespace) -> int:
     return 0
 
 
+def complain(problems: Sequence[str]) -> int:
+    """Prints them; returns the exit status, 1 when there are any."""
+    for line in problems:
+        print(line, file=sys.stderr)
+    return 1 if problems else 0
+
+
 def run_exact(options: argparse.Namespace) -> int:
     """Status 1 when figures do not repeat, or have moved from the baseline."""
     from experiments import exact
@@ -204,10 +211,7 @@ def run_exact(options: argparse.Namespace) -> int:
         exact.record(runs)
         return 0
     baseline: exact.Runs = json.loads(exact.BASELINE.read_text())
-    found = exact.problems(runs, baseline)
-    for line in found:
-        print(line, file=sys.stderr)
-    return 1 if found else 0
+    return complain(exact.problems(runs, baseline))
 
 
 def run_cost_runs(options: argparse.Namespace) -> int:
@@ -234,10 +238,7 @@ def run_selftest(options: argparse.Namespace) -> int:
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
     selftest.show(result)
-    found = selftest.problems(result)
-    for line in found:
-        print(line, file=sys.stderr)
-    return 1 if found else 0
+    return complain(selftest.problems(result))
 
 
 def run_calibrate(options: argparse.Namespace) -> int:
@@ -257,10 +258,7 @@ def run_calibrate(options: argparse.Namespace) -> int:
     options.out.write_text(json.dumps(result, indent=2) + "\n")
     calibrate.show(result)
     print(f"result: {options.out}")
-    found = calibrate.problems(result)
-    for line in found:
-        print(line, file=sys.stderr)
-    return 1 if found else 0
+    return complain(calibrate.problems(result))
 
 
 def run_calibrate_runs(options: argparse.Namespace) -> int:

@@ -27,9 +27,9 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from experiments.closing import Closing
 from experiments.task_ticks import TaskTicks
 
 Raw = dict[str, Any]  # what a reading got, as the kernel wrote it
@@ -40,7 +40,7 @@ MACHINE_SCHEDSTAT = Path("/proc/schedstat")
 _STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
-class Accounts:
+class Accounts(Closing):
     """The accounts of one run, open for reading again and again.
 
     `service` and `executor` are cgroups, `threads` the ids of the service's threads, `loop` is one
@@ -91,17 +91,6 @@ class Accounts:
             os.close(fd)
         self._files.clear()
         self._ticks.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def process_clock(pid: int) -> int:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from types import TracebackType
-from typing import Self
 
+from experiments.closing import Closing
 from experiments.errors import ExperimentError
 
 _GENERIC = 16  # NETLINK_GENERIC
@@ -28,7 +27,7 @@ _UTIME_AT = 152  # ac_utime in struct taskstats, ac_stime after it: an ABI that 
 _REMEDY = "run as root (sudo), outside a container, on a kernel with CONFIG_TASKSTATS"
 
 
-class TaskTicks:
+class TaskTicks(Closing):
     """A connection to the kernel's taskstats. Raises ExperimentError when there is none."""
 
     def __init__(self) -> None:
@@ -72,17 +71,6 @@ class TaskTicks:
     def close(self) -> None:
         """Ends the connection."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def attributes(data: bytes) -> dict[int, bytes]:

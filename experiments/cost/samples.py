@@ -14,9 +14,8 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
+from experiments.closing import Closing
 from experiments.errors import ExperimentError
 from experiments.perf_events import open_event
 
@@ -46,7 +45,7 @@ class Sample:
     stack: tuple[int, ...]
 
 
-class Sampler:
+class Sampler(Closing):
     """Open on every CPU; samples between `start` and `stop`, every `period_ns`.
 
     Raises ExperimentError when the kernel refuses.
@@ -96,17 +95,6 @@ class Sampler:
             ring.close()
             os.close(fd)
         self._rings.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def records(data: bytes) -> Iterator[Sample]:
