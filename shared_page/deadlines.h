@@ -65,18 +65,18 @@ PAGE_FUNCTION int frame_unwatched(struct shared_page *page, uint32_t index)
 	struct connection_entry *connection =
 		&page->connection[index & CONNECTION_MASK];
 
-	return load_acquire(&connection->ingress.inside) &&
+	return load_acquire(&connection->ingress.inside) > INSIDE_LATE &&
 	       !load_acquire(&connection->egress.watched);
 }
 
-/* connection_ingress.inside, 0 also for a connection that is gone or late. */
+/* The frame, INSIDE_NOTHING also for a connection that is gone or late. */
 PAGE_FUNCTION uint32_t inside_of(struct connection_entry *connection)
 {
 	uint32_t inside = load_acquire(&connection->ingress.inside);
 
 	if (inside == connection->egress.inside_past ||
 	    connection->egress.late != FRAME_IN_TIME)
-		return 0;
+		return INSIDE_NOTHING;
 	return inside;
 }
 
@@ -131,8 +131,9 @@ PAGE_FUNCTION int frame_turn(struct shared_page *page, uint32_t *index)
 	inside = inside_of(connection);
 	if (!inside)
 		return 1;
-	if (inside >> 1 != watch->frame) {
-		frame_watch(page, *index);
+	if (inside >> 1 != watch->frame ||
+	    !shared_swap(&connection->ingress.inside, inside, INSIDE_LATE)) {
+		frame_watch(page, *index); /* not inside it any more */
 		return 1;
 	}
 	page->egress.frames_late++;

@@ -208,7 +208,7 @@ PAGE_FUNCTION int late_reply(struct shared_page *page, uint32_t index,
 		return 0;
 	view->slot = load_acquire(&connection->ingress.slot);
 	if (view->slot == SLOT_NONE) {
-		connection->egress.late = FRAME_LATE; /* it ended after all */
+		connection->egress.late = FRAME_LATE; /* it was refused */
 		return 0;
 	}
 	view->last = 0;

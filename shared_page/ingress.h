@@ -77,7 +77,7 @@ PAGE_FUNCTION int connection_open(struct shared_page *page, uint32_t *index)
 		page->connection[*index & CONNECTION_MASK].egress.order_head;
 	in->closing = INGRESS_OPEN;
 	in->header_have = 0;
-	in->inside = 0;
+	in->inside = INSIDE_NOTHING;
 	in->slot = SLOT_NONE;
 	in->payload_have = 0;
 	in->discard = 0;
@@ -108,10 +108,24 @@ PAGE_FUNCTION void owe_error(struct connection_entry *connection, uint64_t id,
 }
 
 /*
- * Hands the assembled request over. Its place in the order ring comes first:
- * egress looks there as soon as the executor has answered.
+ * Says what the connection is inside of, if egress has to know. Returns 0 when
+ * egress has declared that frame late meanwhile.
  */
-PAGE_FUNCTION void request_submit(struct shared_page *page, uint32_t index)
+PAGE_FUNCTION int inside_move(struct connection_ingress *in, uint32_t inside)
+{
+	uint32_t before = load_acquire(&in->inside);
+
+	if (before == INSIDE_LATE)
+		return 0;
+	return before == inside || shared_swap(&in->inside, before, inside);
+}
+
+/*
+ * Hands the assembled request over. Its place in the order ring comes first:
+ * egress looks there as soon as the executor has answered. Of a late frame the
+ * slot stays held, and egress answers it.
+ */
+PAGE_FUNCTION uint32_t request_submit(struct shared_page *page, uint32_t index)
 {
 	struct connection_entry *connection =
 		&page->connection[index & CONNECTION_MASK];
@@ -119,9 +133,14 @@ PAGE_FUNCTION void request_submit(struct shared_page *page, uint32_t index)
 	uint32_t slot = in->slot & SLOT_MASK;
 	struct order_entry *entry =
 		&connection->order[in->order_tail & (ORDER_DEPTH - 1)];
-	uint64_t position = shared_add(&page->ingress.submit_tail, 1);
-	uint64_t named = (position + 1) << TICKET_SHIFT | slot;
+	uint64_t position, named;
 
+	if (!inside_move(in, INSIDE_NOTHING)) {
+		in->closing = INGRESS_CLOSING;
+		return ADMITTED_REPLY;
+	}
+	position = shared_add(&page->ingress.submit_tail, 1);
+	named = (position + 1) << TICKET_SHIFT | slot;
 	page->slot[slot].ingress.ticket = position + 1;
 	if (results_fall_due(page))
 		page->slot[slot].ingress.admitted_ns = page_now();
@@ -132,6 +151,7 @@ PAGE_FUNCTION void request_submit(struct shared_page *page, uint32_t index)
 	in->slot = SLOT_NONE;
 	store_release(&in->order_tail, in->order_tail + 1);
 	store_release(&page->submit[position & SLOT_MASK], named);
+	return ADMITTED_REQUEST;
 }
 
 /*
@@ -241,8 +261,7 @@ PAGE_FUNCTION uint32_t frame_begin(struct shared_page *page, uint32_t index)
 	in->slot = slot;
 	if (length)
 		return 0;
-	request_submit(page, index);
-	return ADMITTED_REQUEST;
+	return request_submit(page, index);
 }
 
 /* Copies the next bytes of a header; decides about the frame at its end. */
@@ -257,7 +276,7 @@ PAGE_FUNCTION uint32_t header_step(struct shared_page *page, uint32_t index,
 
 	if (have >= REQUEST_HEADER_SIZE)
 		have = 0; /* cannot be; shown to the verifier */
-	if (!have)
+	if (!have && !(++in->frames << 1))
 		in->frames++;
 	take = REQUEST_HEADER_SIZE - have;
 	if (take > left)
@@ -296,8 +315,7 @@ PAGE_FUNCTION uint32_t payload_step(struct shared_page *page, uint32_t index,
 	in->payload_have = have + take;
 	if (in->payload_have < slot->ingress.length)
 		return 0;
-	request_submit(page, index);
-	return ADMITTED_REQUEST;
+	return request_submit(page, index);
 }
 
 /* Consumes at least one of the left bytes and says in *used how many. */
@@ -326,10 +344,12 @@ PAGE_FUNCTION uint32_t frame_step(struct shared_page *page, uint32_t index,
 PAGE_FUNCTION uint32_t inside_frame(struct connection_ingress *in)
 {
 	if (in->closing)
-		return 0;
+		return INSIDE_NOTHING;
 	if (in->slot != SLOT_NONE || in->discard)
 		return in->frames << 1 | 1;
-	return in->header_have ? in->frames << 1 : 0;
+	if (in->header_have)
+		return in->frames << 1;
+	return INSIDE_NOTHING;
 }
 
 /*
@@ -339,14 +359,14 @@ PAGE_FUNCTION uint32_t inside_frame(struct connection_ingress *in)
 PAGE_FUNCTION uint32_t frames_admit(struct shared_page *page, uint32_t index,
 				    void *source, uint32_t length)
 {
-	struct connection_entry *connection =
-		&page->connection[index & CONNECTION_MASK];
+	struct connection_ingress *in =
+		&page->connection[index & CONNECTION_MASK].ingress;
 	uint32_t offset = 0;
 	uint32_t result = 0;
 	uint32_t step;
 
-	if (load_acquire(&connection->egress.late))
-		connection->ingress.closing = INGRESS_CLOSING;
+	if (load_acquire(&in->inside) == INSIDE_LATE)
+		in->closing = INGRESS_CLOSING;
 	bounded_for (step, SEGMENT_STEPS) {
 		uint32_t used = 0;
 
@@ -356,8 +376,7 @@ PAGE_FUNCTION uint32_t frames_admit(struct shared_page *page, uint32_t index,
 				     length - offset, &used);
 		offset += used;
 	}
-	store_release(&connection->ingress.inside,
-		      inside_frame(&connection->ingress));
+	inside_move(in, inside_frame(in));
 	/* A full barrier: the caller reads words of egress next. */
 	shared_add(&page->ingress.bytes_received, length);
 	return result;

@@ -67,6 +67,13 @@ enum ingress_closing {
 	INGRESS_CLOSING = 1, /* an error reply stands last in the order ring */
 };
 
+/* Values of connection_ingress.inside that name no frame. */
+enum inside_no_frame {
+	INSIDE_NOTHING = 0,
+	/* Egress has declared the frame late: nothing more is admitted. */
+	INSIDE_LATE = 1,
+};
+
 /* A frame was not finished in time: why egress closes a connection. */
 enum frame_late {
 	FRAME_IN_TIME = 0,
@@ -207,8 +214,14 @@ struct connection_ingress {
 	uint32_t payload_have;
 	uint32_t discard; /* bytes left of a payload that nobody wants */
 	uint8_t header[24]; /* struct request_header */
-	uint32_t frames; /* begun so far, by all that used the entry */
-	/* frames << 1 | its header is whole; 0 between frames */
+	/* begun so far, by all that used the entry; frames << 1 is not 0 */
+	uint32_t frames;
+	/*
+	 * frames << 1 | its header is whole, of the frame that the last segment
+	 * ended in, or INSIDE_NOTHING. Egress puts INSIDE_LATE here, and then
+	 * ingress nothing any more: by compare-and-swap on both sides, so that
+	 * a frame is either late or admitted.
+	 */
 	uint32_t inside;
 };
 

@@ -2,7 +2,7 @@
 # this file alone: make -f tests/page/build.mk build/tests/libpage_driver.so
 BUILD ?= build
 CLANG ?= clang-19
-TEST_PROGRAMS += $(BUILD)/tests/libpage_driver.so $(BUILD)/tests/page-stress
+TEST_PROGRAMS += $(BUILD)/tests/libpage_driver.so $(BUILD)/tests/page-stress $(BUILD)/tests/page-late
 PAGE_TEST_FLAGS = -O2 -g -Wall -Wextra -Werror -I. -MMD -MP -MF $@.d -MT $@
 
 $(BUILD)/tests/libpage_driver.so: tests/page/driver.c
@@ -10,6 +10,10 @@ $(BUILD)/tests/libpage_driver.so: tests/page/driver.c
 	$(CC) -std=c11 $(PAGE_TEST_FLAGS) -fPIC -shared $< -o $@
 
 $(BUILD)/tests/page-stress: tests/page/stress.cpp
+	@mkdir -p $(@D)
+	$(CXX) -std=c++20 $(PAGE_TEST_FLAGS) -pthread $< -o $@
+
+$(BUILD)/tests/page-late: tests/page/late.cpp
 	@mkdir -p $(@D)
 	$(CXX) -std=c++20 $(PAGE_TEST_FLAGS) -pthread $< -o $@
 
