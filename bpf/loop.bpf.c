@@ -222,7 +222,7 @@ static void completions_reap(struct ring *ring)
 	bpf_for (i, 0, STEP_COMPLETIONS) {
 		struct io_uring_cqe cqe;
 
-		if (!cqe_take(ring, &cqe))
+		if (!ring_room(ring) || !cqe_take(ring, &cqe))
 			break;
 		completion_handle(ring, &cqe);
 	}
@@ -244,7 +244,8 @@ static void notices_take(struct ring *ring)
 		connection_ready(index);
 	}
 	requests_look();
-	frame_tick_arm(ring);
+	if (ring_room(ring))
+		frame_tick_arm(ring);
 }
 
 /* Nothing is owed to the connection: decides whether it goes on. */
@@ -286,7 +287,7 @@ static void connections_pump(struct ring *ring)
 	bpf_for (i, 0, CONNECTION_COUNT) {
 		__u32 index;
 
-		if (ready_head == ready_tail)
+		if (ready_head == ready_tail || !ring_room(ring))
 			break;
 		index = ready[ready_head & CONNECTION_MASK] & CONNECTION_MASK;
 		ready_head++;

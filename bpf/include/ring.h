@@ -43,6 +43,9 @@ static int ring_map(struct ring *ring, struct iou_ctx *ctx)
 	return ring->rings && ring->sqes ? 0 : -1;
 }
 
+/* SQEs that the loop makes for one completion or one connection, at most. */
+#define SQES_AT_A_TIME 3
+
 static void ring_submit(struct ring *ring)
 {
 	int submitted;
@@ -56,16 +59,24 @@ static void ring_submit(struct ring *ring)
 		sq_queued -= submitted;
 }
 
-/* A zeroed SQE: newer kernels refuse stale fields. */
+/*
+ * Makes room for what comes next. Returns 0 when the kernel takes no SQEs now:
+ * what would make more of them waits for the next step.
+ */
+static int ring_room(struct ring *ring)
+{
+	if (sq_queued + SQES_AT_A_TIME > sq_entries)
+		ring_submit(ring);
+	return sq_queued + SQES_AT_A_TIME <= sq_entries;
+}
+
+/* A zeroed SQE (newer kernels refuse stale fields), for which there is room. */
 static struct io_uring_sqe *sqe_next(struct ring *ring, __u8 opcode,
 				     __u64 user_data)
 {
+	__u32 place = sq_tail & (sq_entries - 1);
 	struct io_uring_sqe *sqe;
-	__u32 place;
 
-	if (sq_queued >= sq_entries)
-		ring_submit(ring);
-	place = sq_tail & (sq_entries - 1);
 	sqe = (struct io_uring_sqe *)(ring->sqes + place * sizeof(*sqe));
 	__builtin_memset(sqe, 0, sizeof(*sqe));
 	sqe->opcode = opcode;
