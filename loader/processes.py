@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -89,14 +89,23 @@ class Child:
 
     Ctrl-C on a terminal reaches its whole process group; a child must not leave before the
     supervisor says so. The programs ask for a signal when their parent dies themselves.
+
+    `held` are signals that wait, from its first moment on, until the program takes them: one that
+    came before it is ready to would end it.
     """
 
     def __init__(
-        self, name: str, command: Sequence[str | Path], log: Path, pass_fds: Sequence[int] = ()
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log: Path,
+        pass_fds: Sequence[int] = (),
+        held: Collection[signal.Signals] = (),
     ) -> None:
         self.name, self.log = name, log
         self._log_start = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, held)  # a child inherits it
             try:
                 self._process = subprocess.Popen(
                     [str(part) for part in command],
@@ -109,6 +118,8 @@ class Child:
             except OSError as error:
                 remedy = "run `make` again; `file` shows what kind of program it is"
                 raise LoaderError.from_os_error(f"start {name}", error, remedy) from None
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)  # not reaped yet, so it is still our child
         self.identity = Identity.of(self.pid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -21,6 +22,8 @@ from shared_page import SharedPage
 LEAVE_S = 2.0
 
 # Options of `serve` that server-epoll has as well.
+# The server reads them from a descriptor.
+LEAVE_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PASSED_ON = ("wake_us", "drain_ms", "send_timeout_ms", "request_timeout_ms", "frame_timeout_ms")
 
 
@@ -72,7 +75,7 @@ class EpollTransport:
         ]
         for name in PASSED_ON:
             command += ["--" + name.replace("_", "-"), str(getattr(self._options, name))]
-        self._child = Child("server-epoll", command, self._log, fds)
+        self._child = Child("server-epoll", command, self._log, fds, held=LEAVE_SIGNALS)
         listener.close()  # with one copy left, the server can stop the accepting
 
     @property
