@@ -6,15 +6,15 @@ import subprocess
 
 from tests.page.programs import built
 
-ROUNDS = 100_000
+ROUNDS, SECONDS = 100_000, 10
 
 
 def test_late_or_admitted() -> None:
     done = subprocess.run(
-        [built("page-late"), str(ROUNDS)], capture_output=True, text=True, check=False
-    )
+        [built("page-late"), str(ROUNDS), str(SECONDS)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     figures = json.loads(done.stdout)
     print(figures)
-    assert figures["late"] + figures["in_time"] == ROUNDS
-    assert all(figures.values())  # each has won
+    assert all(number >= 100 for number in figures.values())  # each has won
