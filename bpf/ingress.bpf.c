@@ -123,10 +123,8 @@ static void ring_doorbell(void)
 static __u64 ticked_ns;
 
 /* Time for egress to look for overdue requests. */
-static int tick(void)
+static int tick(__u64 now)
 {
-	__u64 now = bpf_ktime_get_ns();
-
 	if (!tick_ns || now - ticked_ns < tick_ns)
 		return 0;
 	ticked_ns = now;
@@ -134,19 +132,33 @@ static int tick(void)
 	return 1;
 }
 
+static void look_again(struct look_timer *at, __u64 now)
+{
+	if (wake_adapts(&shared_page))
+		bpf_timer_start(&at->timer, wake_plan(&shared_page, now),
+				BPF_F_TIMER_ABS);
+	else
+		bpf_timer_start(&at->timer, wake_ns, 0);
+}
+
 static int look(void *map, __u32 *key, struct look_timer *at)
 {
+	__u64 now = bpf_ktime_get_ns();
+
 	shared_add(&shared_page.ingress.timer_looks, 1);
-	if (tick() | completion_waits(&shared_page))
+	if (wake_adapts(&shared_page))
+		wake_learn(&shared_page, now);
+	if (tick(now) | completion_waits(&shared_page))
 		ring_doorbell();
-	if (!requests_in_flight(&shared_page)) {
+	if (!results_to_come(&shared_page, now)) {
+		shared_page.wake.next_ns = 0;
 		/* A full barrier; admit() has one between its two words. */
 		__sync_lock_test_and_set(&shared_page.ingress.timer_armed, 0);
-		if (!requests_in_flight(&shared_page) ||
+		if (!results_to_come(&shared_page, now) ||
 		    !shared_swap(&shared_page.ingress.timer_armed, 0, 1))
 			return 0;
 	}
-	bpf_timer_start(&at->timer, wake_ns, 0);
+	look_again(at, now);
 	return 0;
 }
 
@@ -163,16 +175,23 @@ int prepare(void *unused)
 	return bpf_timer_set_callback(&at->timer, look);
 }
 
-/* One timer for all: whoever finds it idle starts it. */
-static void timer_arm(void)
+/*
+ * One timer for all: whoever finds it idle starts it, and under the adaptive
+ * policy who needs it sooner starts it anew.
+ */
+static void timer_arm(__u32 sooner)
 {
+	__u64 planned = shared_page.wake.next_ns;
 	struct look_timer *at;
 
-	if (load_acquire(&shared_page.ingress.timer_armed) ||
-	    !shared_swap(&shared_page.ingress.timer_armed, 0, 1))
+	if ((load_acquire(&shared_page.ingress.timer_armed) ||
+	     !shared_swap(&shared_page.ingress.timer_armed, 0, 1)) &&
+	    !sooner)
 		return;
 	at = bpf_map_lookup_elem(&look_timers, &the_timer);
-	if (!at || bpf_timer_start(&at->timer, wake_ns, 0))
+	if (!at ||
+	    (planned ? bpf_timer_start(&at->timer, planned, BPF_F_TIMER_ABS)
+		     : bpf_timer_start(&at->timer, wake_ns, 0)))
 		store_release(&shared_page.ingress.timer_armed, 0);
 }
 
@@ -195,7 +214,7 @@ int admit(struct __sk_buff *skb)
 	}
 	result = frames_admit(&shared_page, index, skb, skb->len);
 	if (result & ADMITTED_REQUEST)
-		timer_arm();
+		timer_arm(result & ADMITTED_SOONER);
 	if (watches_frames && frame_unwatched(&shared_page, index))
 		result |= ADMITTED_REPLY;
 	if (result & ADMITTED_REPLY) {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ExperimentError, status_of
-from experiments.plan import TRANSPORTS, Condition, Plan, Timing, numbered
+from experiments.plan import TRANSPORTS, WAKE_POLICIES, Condition, Plan, Timing, numbered
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,10 +52,12 @@ def parser() -> argparse.ArgumentParser:
     exact = commands.add_parser("exact", help="instructions of a request at three rates")
     exact.add_argument("--out", type=Path, default=Path("build/exact.json"), help="(%(default)s)")
     exact.add_argument("--record", action="store_true", help="make the result the baseline")
+    add_wake_policy(exact)
     exact.set_defaults(run=run_exact)
     runs = commands.add_parser("exact-runs", help="run them here (exact calls it)")
     runs.add_argument("raw", type=Path, help="folder with the requests")
     runs.add_argument("--pairs", type=positive, required=True, help="of loads, for each figure")
+    add_wake_policy(runs)
     runs.set_defaults(run=run_exact_runs)
     add_chain(commands)
     selftest = commands.add_parser("selftest", help="what each CPU account finds, and misses")
@@ -199,18 +201,29 @@ def complain(problems: Sequence[str]) -> int:
     return 1 if problems else 0
 
 
+def add_wake_policy(parser: argparse.ArgumentParser) -> None:
+    """The option that exact and its runs share."""
+    parser.add_argument(
+        "--wake-policy", choices=WAKE_POLICIES, default=Condition.wake_policy,
+        help="when services look for results (%(default)s)",
+    )  # fmt: skip
+
+
 def run_exact(options: argparse.Namespace) -> int:
     """Status 1 when figures do not repeat, or have moved from the baseline."""
     from experiments import exact
 
-    runs = exact.run(options.out.with_suffix(""))
+    policy: str = options.wake_policy
+    runs = exact.run(options.out.with_suffix(""), wake_policy=policy)
     exact.write(runs, options.out)
     exact.show(runs)
     print(f"result: {options.out}")
     if options.record:
         exact.record(runs)
         return 0
-    baseline: exact.Runs = json.loads(exact.BASELINE.read_text())
+    baseline: exact.Runs | None = None
+    if policy == Condition.wake_policy:
+        baseline = json.loads(exact.BASELINE.read_text())
     return complain(exact.problems(runs, baseline))
 
 
@@ -226,7 +239,7 @@ def run_exact_runs(options: argparse.Namespace) -> int:
     """Raw data only."""
     from experiments.exact_runs import measure
 
-    measure(options.raw, options.pairs)
+    measure(options.raw, options.pairs, options.wake_policy)
     return 0
 
 

@@ -32,14 +32,14 @@ ROWS = (
 )
 
 
-def run(raw: Path, pairs: int = exact_runs.PAIRS) -> Runs:
+def run(raw: Path, pairs: int = exact_runs.PAIRS, wake_policy: str = "fixed") -> Runs:
     """Measures in the VM, and leaves raw data in a folder. Raises ExperimentError."""
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
     cases.write_due(raw / exact_runs.CASES, exact_runs.CASE_COUNT, exact_runs.SEED)
     vm = programs.command_line("vm", "run", "--icount", "--timeout", str(LIMIT_S), "--")
     command = [*vm, "python3", "-m", "experiments", "exact-runs", str(raw.absolute())]
-    command += ["--pairs", str(pairs)]
+    command += ["--pairs", str(pairs), "--wake-policy", wake_policy]
     with Bar(BOOT_S + exact_runs.expected_s(pairs)) as bar:
         bar.phase("booting the VM, which counts instructions", BOOT_S)
         remote.run(command, raw, bar)
@@ -47,15 +47,16 @@ def run(raw: Path, pairs: int = exact_runs.PAIRS) -> Runs:
     return runs
 
 
-def problems(runs: Runs, baseline: Runs) -> list[str]:
-    """What does not repeat, and what has moved from the baseline, in words."""
+def problems(runs: Runs, baseline: Runs | None) -> list[str]:
+    """What does not repeat, and what has moved from the baseline if there is one, in words."""
     found = []
     for name, arms in runs.items():
         for transport, of in arms.items():
             if of["service_spread"] >= REPEATS_WITHIN:
                 spread = f"{of['service_spread']:.2%}"
                 found.append(f"{name}, {transport}: service repeats only within {spread}")
-            for figure in HELD:
+            for figure in HELD if baseline else ():
+                assert baseline
                 before = baseline[name][transport][figure]
                 change = of[figure] / before - 1
                 if abs(change) > BASELINE_WITHIN:

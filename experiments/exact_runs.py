@@ -49,12 +49,14 @@ def expected_s(pairs: int) -> float:
     return len(TRANSPORTS) * (START_S + len(RATES) * (pairs * PAIR_S + MACHINE_S))
 
 
-def measure(folder: Path, pairs: int, report: Report = print_event) -> None:
+def measure(
+    folder: Path, pairs: int, wake_policy: str = "fixed", report: Report = print_event
+) -> None:
     """Leaves the figures of all runs in the folder's runs.json. Raises ExperimentError."""
     figures: dict[str, dict[str, Any]] = {name: {} for name in RATES}
     for transport in TRANSPORTS:
         report(f"exact: starting {transport}", START_S)
-        with serving(folder, transport) as arm:
+        with serving(folder, transport, wake_policy) as arm:
             arm.load(RATES["medium"], REQUESTS["medium"][1])  # programs read, slots touched
             for name, rate in RATES.items():
                 report(f"exact: {transport}, {name} rate", pairs * PAIR_S + MACHINE_S)
@@ -73,9 +75,11 @@ class Used:
 
 
 @contextmanager
-def serving(folder: Path, transport: str) -> Iterator[Arm]:
+def serving(folder: Path, transport: str, wake_policy: str = "fixed") -> Iterator[Arm]:
     """A service without an executor, and a reader of its counters. Raises ExperimentError."""
-    condition = Condition(workload=f"due:service_us={SERVICE_US}", connections=CONNECTIONS)
+    condition = Condition(
+        workload=f"due:service_us={SERVICE_US}", connections=CONNECTIONS, wake_policy=wake_policy
+    )
     service = Service(transport, condition, folder / "service.log")
     with service:
         stats = programs.command_line("stats", "--instance", service.name, "--json")

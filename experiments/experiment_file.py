@@ -19,7 +19,16 @@ from typing import Any, NoReturn
 
 from experiments import cases
 from experiments.errors import ExperimentError
-from experiments.plan import CLOSED, SLOTS, TRANSPORTS, Condition, Plan, Timing, numbered
+from experiments.plan import (
+    CLOSED,
+    SLOTS,
+    TRANSPORTS,
+    WAKE_POLICIES,
+    Condition,
+    Plan,
+    Timing,
+    numbered,
+)
 
 FOLDER = Path(__file__).parent
 Check = Callable[[Any], Any]  # gives the value to use; raises ValueError(said, do)
@@ -115,6 +124,7 @@ CONDITION: Mapping[str, Check] = {
     "connections": whole(1, 4096),
     "depth": whole(1, 24),
     "wake_us": whole(1, 1_000_000),
+    "wake_policy": one_of(*WAKE_POLICIES),
     "service_cpus": whole(0, 1024),
     "topology": one_of(*TOPOLOGIES),
     "congestion": text,

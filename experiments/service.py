@@ -37,6 +37,7 @@ class Service:
         serve = programs.command_line(
             "serve", "--instance", self.name, "--port", "0", "--transport", transport,
             "--workload", condition.workload, "--wake-us", str(condition.wake_us),
+            "--wake-policy", condition.wake_policy,
             "--max-connections", str(max(1024, condition.connections)),
         )  # fmt: skip
         self.command = [*prefix, *serve]

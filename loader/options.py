@@ -7,6 +7,7 @@ from pathlib import Path
 
 TRANSPORTS = ("epoll", "bpf")
 EXECUTORS = ("cpu", "cuda")
+WAKE_POLICIES = ("fixed", "adaptive")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class ServeOptions:
     allow_remote: bool = False
     max_connections: int = 1024
     wake_us: int = 60
+    wake_policy: str = "fixed"
     drain_ms: int = 5000
     send_timeout_ms: int = 30_000
     request_timeout_ms: int = 10_000

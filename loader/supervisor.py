@@ -134,6 +134,8 @@ class Supervisor:
             self._undo.undo("remove the pins", self._instance.remove_pins)
         transport = transports.make(self._options, self._instance, self._address[1])
         self._undo.undo(f"end the transport {self._options.transport}", transport.close)
+        if self._options.wake_policy == "adaptive":
+            transport.page.adapt_wakes(self._options.wake_us)
         return transport
 
     def _settle(self) -> None:
@@ -194,6 +196,7 @@ class Supervisor:
             "port": self._address[1],
             "max_connections": options.max_connections,
             "wake_us": options.wake_us,
+            "wake_policy": options.wake_policy,
             "page": self._transport.page_location,
             "cgroups": {
                 "service": str(groups.service) if groups else None,

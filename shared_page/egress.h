@@ -8,7 +8,7 @@
 #define SHARED_PAGE_EGRESS_H
 
 #include "deadlines.h"
-#include "due.h"
+#include "wake.h"
 
 #define PAGE_OFFSET(member) __builtin_offsetof(struct shared_page, member)
 #define SLOT_OFFSET(at, member)                                                \
@@ -51,7 +51,6 @@ PAGE_FUNCTION void final_take(struct shared_page *page, uint32_t slot)
 {
 	uint64_t ticket = load_acquire(&page->slot[slot].executor.done);
 
-	page->egress.finals++;
 	if (!ticket || ticket != page->slot[slot].ingress.ticket)
 		return;
 	page->final_taken[slot] = ticket;
@@ -92,9 +91,12 @@ PAGE_FUNCTION int completion_take(struct shared_page *page, uint32_t *index)
 	if (entry >> TICKET_SHIFT != head + 1)
 		return 0;
 	*index = page->slot[slot].ingress.connection & CONNECTION_MASK;
-	if (entry & COMPLETION_FINAL)
-		final_take(page, slot);
 	store_release(&page->egress.completion_head, head + 1);
+	if (entry & COMPLETION_FINAL) {
+		final_take(page, slot);
+		/* After the head, for results_to_come(). */
+		store_release(&page->egress.finals, page->egress.finals + 1);
+	}
 	return 1;
 }
 
@@ -119,12 +121,6 @@ PAGE_FUNCTION int attention_take(struct shared_page *page, uint32_t *index)
 			   connection->egress.attention_seen);
 	frame_watch(page, *index);
 	return 1;
-}
-
-/* Requests that the executor has not finished, as far as egress knows. */
-PAGE_FUNCTION uint64_t requests_in_flight(struct shared_page *page)
-{
-	return load_acquire(&page->ingress.submit_tail) - page->egress.finals;
 }
 
 enum reply_end {

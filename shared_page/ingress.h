@@ -13,12 +13,13 @@
 #define SHARED_PAGE_INGRESS_H
 
 #include "deadlines.h"
-#include "due.h"
+#include "wake.h"
 
 /* What frames_admit() asks of the caller. */
 enum admitted {
 	ADMITTED_REQUEST = 1, /* the executor has something to do */
 	ADMITTED_REPLY = 2, /* egress has: an error reply, perhaps a close */
+	ADMITTED_SOONER = 4, /* a look for results was planned, see wake.h */
 };
 
 enum ingress_limits {
@@ -133,6 +134,7 @@ PAGE_FUNCTION uint32_t request_submit(struct shared_page *page, uint32_t index)
 	uint32_t slot = in->slot & SLOT_MASK;
 	struct order_entry *entry =
 		&connection->order[in->order_tail & (ORDER_DEPTH - 1)];
+	uint32_t result = ADMITTED_REQUEST;
 	uint64_t position, named;
 
 	if (!inside_move(in, INSIDE_NOTHING)) {
@@ -142,7 +144,7 @@ PAGE_FUNCTION uint32_t request_submit(struct shared_page *page, uint32_t index)
 	position = shared_add(&page->ingress.submit_tail, 1);
 	named = (position + 1) << TICKET_SHIFT | slot;
 	page->slot[slot].ingress.ticket = position + 1;
-	if (results_fall_due(page))
+	if (results_fall_due(page) || wake_adapts(page))
 		page->slot[slot].ingress.admitted_ns = page_now();
 	entry->request_id = named;
 	entry->length = ORDER_IS_SLOT;
@@ -151,7 +153,10 @@ PAGE_FUNCTION uint32_t request_submit(struct shared_page *page, uint32_t index)
 	in->slot = SLOT_NONE;
 	store_release(&in->order_tail, in->order_tail + 1);
 	store_release(&page->submit[position & SLOT_MASK], named);
-	return ADMITTED_REQUEST;
+	if (wake_adapts(page) &&
+	    wake_admitted(page, named, page->slot[slot].ingress.admitted_ns))
+		result |= ADMITTED_SOONER;
+	return result;
 }
 
 /*

@@ -54,6 +54,17 @@ enum deadline_limits {
 	FRAME_TICKS = 8,
 };
 
+/* See wake.h. */
+enum wake_limits {
+	EXPECTED_LEAST_NS = 1000,
+	EXPECTED_MOST_NS = 50000000,
+	/* One look in about nine comes too soon, by less than an eighth. */
+	EXPECTED_LESS = 64, /* a part of itself, after a look in time */
+	EXPECTED_MORE = 8, /* after one that came too soon */
+	/* Results found at a look are skipped to find the next to wait for. */
+	OLDEST_STEPS = 4,
+};
+
 enum executor_state {
 	EXECUTOR_ABSENT = 0,
 	EXECUTOR_READY = 1,
@@ -98,7 +109,8 @@ struct page_identity {
 struct page_supervisor {
 	uint32_t stop; /* executor: finish what was submitted, then leave */
 	uint32_t refusals_heard; /* times that it was told of some */
-	uint32_t pad[14];
+	uint32_t adaptive_wake_ns; /* see wake.h; 0: looks at equal intervals */
+	uint32_t pad[13];
 };
 
 /*
@@ -125,7 +137,9 @@ struct page_ingress {
 	uint64_t stale_segments; /* bytes for a connection that is gone */
 	uint64_t insert_failures; /* the socket map refused a connection */
 	uint64_t timer_looks; /* of the timer, most of which wake nobody */
-	uint64_t pad1[7];
+	uint64_t
+		early_looks; /* for a result that was expected, and not there */
+	uint64_t pad1[6];
 };
 
 /* [egress] */
@@ -187,6 +201,16 @@ struct page_executor {
 struct page_due {
 	uint64_t service_ns;
 	uint64_t pad[7];
+};
+
+/* [ingress] When to look for results, under the adaptive policy: see wake.h. */
+struct page_wake {
+	uint64_t next_ns; /* the planned look, 0: none */
+	uint64_t looked_ns; /* the last planned one */
+	uint64_t awaited; /* ticket and slot it is for, 0: nobody's */
+	uint64_t missed; /* planned looks for it so far, all too soon */
+	uint64_t pad[4];
+	uint32_t expected_ns[KIND_COUNT]; /* from admission to result */
 };
 
 /*
@@ -251,7 +275,8 @@ struct slot_ingress {
 	uint32_t generation; /* of the connection */
 	uint32_t kind;
 	uint32_t length; /* bytes in request[] */
-	uint64_t admitted_ns; /* CLOCK_MONOTONIC; only where results fall due */
+	/* CLOCK_MONOTONIC; where results fall due, or wake-ups adapt */
+	uint64_t admitted_ns;
 	uint64_t pad[3];
 };
 
@@ -304,6 +329,7 @@ struct shared_page {
 	struct page_egress egress;
 	struct page_executor executor;
 	struct page_due due;
+	struct page_wake wake;
 	/* [ingress] ticket << 16 | slot; ticket = position + 1 when published
 	 */
 	uint64_t submit[SLOT_COUNT];

@@ -24,6 +24,7 @@
 	FIELD(page_identity, layout_field) \
 	FIELD(page_supervisor, stop) \
 	FIELD(page_supervisor, refusals_heard) \
+	FIELD(page_supervisor, adaptive_wake_ns) \
 	FIELD(page_supervisor, pad) \
 	FIELD(page_ingress, submit_tail) \
 	FIELD(page_ingress, free_slot_head) \
@@ -43,6 +44,7 @@
 	FIELD(page_ingress, stale_segments) \
 	FIELD(page_ingress, insert_failures) \
 	FIELD(page_ingress, timer_looks) \
+	FIELD(page_ingress, early_looks) \
 	FIELD(page_ingress, pad1) \
 	FIELD(page_egress, free_slot_tail) \
 	FIELD(page_egress, free_connection_tail) \
@@ -86,6 +88,12 @@
 	FIELD(page_executor, pad1) \
 	FIELD(page_due, service_ns) \
 	FIELD(page_due, pad) \
+	FIELD(page_wake, next_ns) \
+	FIELD(page_wake, looked_ns) \
+	FIELD(page_wake, awaited) \
+	FIELD(page_wake, missed) \
+	FIELD(page_wake, pad) \
+	FIELD(page_wake, expected_ns) \
 	FIELD(order_entry, request_id) \
 	FIELD(order_entry, length) \
 	FIELD(order_entry, status) \
@@ -145,6 +153,7 @@
 	FIELD(shared_page, egress) \
 	FIELD(shared_page, executor) \
 	FIELD(shared_page, due) \
+	FIELD(shared_page, wake) \
 	FIELD(shared_page, submit) \
 	FIELD(shared_page, completion) \
 	FIELD(shared_page, attention) \

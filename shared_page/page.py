@@ -149,6 +149,11 @@ class SharedPage:
         """Tells the executor to finish what was submitted and to leave. Supervisor only."""
         self.struct.supervisor.stop = 1
 
+    def adapt_wakes(self, interval_us: int) -> None:
+        """Results are looked for when they are expected; until it is known when, and where several
+        are, at this interval in µs (1 to 1,000,000). Supervisor only, before the first request."""
+        self.struct.supervisor.adaptive_wake_ns = interval_us * 1000
+
     def counters(self) -> dict[str, dict[str, int]]:
         """Each writer's words by name, and under "depth" what is queued and in use.
 

@@ -51,6 +51,9 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 } core_type;
 
+/* include/uapi/linux/bpf.h, Linux 6.4 */
+#define BPF_F_TIMER_ABS (1ULL << 0)
+
 /* include/uapi/linux/bpf.h, Linux 6.19 */
 #ifndef BPF_F_RB_OVERWRITE
 #define BPF_F_RB_OVERWRITE (1U << 19)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from loader.commands.config import read_config
-from loader.options import TRANSPORTS, ServeOptions
+from loader.options import TRANSPORTS, WAKE_POLICIES, ServeOptions
 
 DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
 
@@ -80,6 +80,13 @@ DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
     default=60,
     show_default=True,
     help="Microseconds between looks for results while requests are in flight.",
+)
+@click.option(
+    "--wake-policy",
+    type=click.Choice(WAKE_POLICIES),
+    default="fixed",
+    show_default=True,
+    help="When to look: every --wake-us, or when the next result is expected.",
 )
 @click.option(
     "--drain-ms",

@@ -49,6 +49,8 @@ void Server::turn() {
     connections_.send_queued();
     if (next_deadline() != NEVER)
         handle_deadlines();
+    if (wake_adapts(&page_))
+        plan_look();
     if (requests_in_flight(&page_))
         request_ticker_.start();
     if (frames_watched(&page_))
@@ -74,6 +76,22 @@ void Server::take_completions() {
         connections_.queue(index);
 }
 
+// Under the adaptive policy: each turn looks for results.
+void Server::plan_look() {
+    uint64_t now = static_cast<uint64_t>(monotonic_now());
+    wake_learn(&page_, now);
+    if (requests_in_flight(&page_))
+        wake_plan(&page_, now);
+    else
+        page_.wake.next_ns = 0;
+}
+
+int64_t Server::until_look() const {
+    if (!wake_adapts(&page_))
+        return times_.wake;
+    return std::max(static_cast<int64_t>(page_.wake.next_ns) - monotonic_now(), int64_t{0});
+}
+
 void Server::look_for_overdue() {
     request_ticker_.take();
     uint32_t index;
@@ -97,7 +115,7 @@ void Server::look_for_late() {
 int64_t Server::timeout() const {
     if (connections_.has_queued())
         return 0;
-    int64_t limit = requests_in_flight(&page_) ? times_.wake : NEVER;
+    int64_t limit = requests_in_flight(&page_) ? until_look() : NEVER;
     int64_t deadline = next_deadline();
     if (deadline != NEVER)
         limit = std::min(limit, std::max(deadline - monotonic_now(), int64_t{0}));

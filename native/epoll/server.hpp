@@ -37,6 +37,8 @@ class Server {
     void dispatch(const epoll_event &event);
     void take_completions();
     int64_t timeout() const;
+    void plan_look();
+    int64_t until_look() const;
     int64_t next_deadline() const;
     void handle_deadlines();
     void look_for_overdue();

@@ -13,6 +13,7 @@
 namespace {
 
 constexpr uint32_t batch = 8; // SEND_BATCH
+constexpr uint32_t INTERVAL_NS = 60'000;
 
 class Hostile {
   public:
@@ -21,8 +22,9 @@ class Hostile {
     void run() {
         for (auto &client : clients_)
             open(client);
+        page_->supervisor.adaptive_wake_ns = input_.below(2) * INTERVAL_NS;
         while (!input_.empty()) {
-            step(input_.below(13), clients_[input_.below(CONNECTIONS)]);
+            step(input_.below(14), clients_[input_.below(CONNECTIONS)]);
             check_slots();
         }
     }
@@ -60,7 +62,19 @@ class Hostile {
             return reopen(client);
         case 12:
             return hand_round(page_);
+        case 13:
+            return look();
         }
+    }
+
+    // As ingress's timer does, whose next look must come, whatever the executor says.
+    void look() {
+        now_ += input_.half() * uint64_t{1000};
+        wake_learn(page_, now_);
+        if (!results_to_come(page_, now_))
+            return;
+        uint64_t next = page_->supervisor.adaptive_wake_ns ? wake_plan(page_, now_) : now_ + 1;
+        require(next > now_ && next <= now_ + EXPECTED_MOST_NS, "the next look comes");
     }
 
     void open(Client &client) {
@@ -270,6 +284,7 @@ class Hostile {
     shared_page *page_;
     Input input_;
     Client clients_[CONNECTIONS];
+    uint64_t now_ = page_now();
 };
 
 } // namespace

@@ -88,6 +88,18 @@ uint64_t drive_requests_in_flight(struct shared_page *page) {
     return requests_in_flight(page);
 }
 
+int drive_results_to_come(struct shared_page *page, uint64_t now) {
+    return results_to_come(page, now);
+}
+
+void drive_wake_learn(struct shared_page *page, uint64_t now) {
+    wake_learn(page, now);
+}
+
+uint64_t drive_wake_plan(struct shared_page *page, uint64_t now) {
+    return wake_plan(page, now);
+}
+
 int drive_reply_ready(struct shared_page *page, uint32_t index, uint32_t nth,
                       struct drive_reply *reply) {
     struct reply_view view;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions of ingress.h, egress.h and executor.h as a library, for tests
+ * The functions of ingress.h, egress.h, executor.h and wake.h as a library, for tests
  * that call them through cffi: drive_NAME() calls NAME(). Read by gcc and by
  * cffi.
  */
@@ -41,6 +41,9 @@ int drive_hand_move(struct shared_page *page, uint32_t *index);
 void drive_frame_watch(struct shared_page *page, uint32_t index);
 int drive_frame_turn(struct shared_page *page, uint32_t *index);
 uint64_t drive_requests_in_flight(struct shared_page *page);
+int drive_results_to_come(struct shared_page *page, uint64_t now);
+void drive_wake_learn(struct shared_page *page, uint64_t now);
+uint64_t drive_wake_plan(struct shared_page *page, uint64_t now);
 int drive_reply_ready(struct shared_page *page, uint32_t index, uint32_t nth,
                       struct drive_reply *reply);
 void drive_reply_sent(struct shared_page *page, uint32_t index, uint32_t slot, uint32_t tokens,
