@@ -21,6 +21,7 @@ class Compare(IntEnum):
     BYTES = 0
     FLOAT32 = 1  # |reply - expected| <= atol + rtol * |expected|
     TOKENS = 2  # the tokens of all frames of a stream, in order
+    TOKEN_COUNT = 3  # of a stream, of which only this is known
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-# The load generator: C++20 and libc only, so that it runs wherever it is copied.
+# The load generator: C++20 and libc only (of Boost and nlohmann's JSON it takes headers), so that
+# it runs wherever it is copied.
 LOAD_OBJECTS := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard native/load/*.cpp))
 
 PROGRAMS += $(BUILD)/bin/load

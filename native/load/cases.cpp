@@ -84,7 +84,7 @@ void check(const Reader &reader, const CaseHeader &header) {
     within("kind", header.kind, 1, UINT16_MAX);
     within("request length", header.request_length, 0, REQUEST_MAX);
     within("expected length", header.expected_length, 0, RESULT_MAX);
-    within("compare", header.compare, 0, static_cast<uint32_t>(Compare::tokens));
+    within("compare", header.compare, 0, static_cast<uint32_t>(Compare::token_count));
     within("status", header.status, 0, STATUS_TIMEOUT);
     within("finish", header.finish, 0, FINISH_ABORT);
     reader.require(header.compare == 0 || header.expected_length % sizeof(uint32_t) == 0,

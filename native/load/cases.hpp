@@ -9,7 +9,8 @@
 
 namespace load {
 
-enum class Compare : uint32_t { exact = 0, float32 = 1, tokens = 2 };
+// token_count: the tokens of a stream, of which nobody knows more than how many there must be.
+enum class Compare : uint32_t { exact = 0, float32 = 1, tokens = 2, token_count = 3 };
 
 struct Case {
     std::vector<uint8_t> frame; // header and payload; the request id is filled in when sent
@@ -20,6 +21,8 @@ struct Case {
     uint32_t status;
     uint32_t finish;
     uint64_t expected_hash; // of the case's number and the expected bytes
+
+    bool streams() const { return compare >= Compare::tokens; }
 };
 
 using Cases = std::vector<Case>;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "native/common/descriptor.hpp"
+#include "native/load/completion.hpp"
 #include "native/load/request_log.hpp"
 
 namespace load {
@@ -87,6 +88,7 @@ enum class State : uint8_t { closed, connecting, open };
 struct Connection {
     uint32_t number = 0; // among all connections of the run
     State state = State::closed;
+    bool closing = false; // the server takes no other request, and means no harm
     bool to_send = false; // is in the worker's list of connections to send on
     Outcome last_failure = Outcome::connect;
     Descriptor socket;
@@ -94,6 +96,7 @@ struct Connection {
     DueQueue due;
     PendingRing pending;
     std::vector<uint8_t> partial; // beginning of a frame whose end has not come
+    Completion completion;        // with --openai
     std::vector<uint8_t> unsent;  // what the kernel did not take; nothing more is sent meanwhile
 
     uint64_t sent = 0; // in all: numbers the requests of a closed loop

@@ -65,6 +65,8 @@ int run(int argc, char **argv) {
     // worker sees it once, in its own epoll set.
     Descriptor stop = open_leave_signals();
     Address address = find_address(options.host, options.port, options.connect_timeout_s);
+    if (!options.openai.empty())
+        make_completions(cases, options.openai, address.text());
     std::deque<Worker> workers;
     for (uint32_t thread = 0; thread < options.threads; ++thread)
         workers.emplace_back(options, cases, address, thread, stop.get()).open_connections();

@@ -63,6 +63,8 @@ const Row rows[] = {
      [](Options &o, std::string_view v) {
          o.echo_reply = number<uint32_t>(v, REPLY_HEADER_SIZE, REPLY_HEADER_SIZE + RESULT_MAX);
      }},
+    {"openai", "MODEL", "cases of tokens go to POST /v1/completions, and come back as events",
+     [](Options &o, std::string_view v) { o.openai = v; }},
     {"connections", "N", "connections, all threads together (1)",
      [](Options &o, std::string_view v) { o.connections = number(v, 1u, most_connections); }},
     {"depth", "N", "most unanswered requests of a connection (24)",
@@ -134,6 +136,9 @@ void check(const Options &o) {
             "Give --rate R for an open loop, --closed for a closed one");
     require((o.duration_s > 0) != (o.requests > 0),
             "exactly one of --duration and --requests is needed", "Say how long to measure");
+    require(o.openai.empty() || (o.depth == 1 && !o.echo),
+            "the OpenAI API has one request at a time on a connection, and no echo",
+            "Give --depth 1 and --cases with --openai");
     require(o.threads <= o.connections, "there are more threads than connections",
             "Give --connections at least as many as --threads");
     double expected = o.rate * (o.warmup_s + o.duration_s) + static_cast<double>(o.requests);

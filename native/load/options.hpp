@@ -15,6 +15,7 @@ struct Options {
     bool echo = false;
     uint32_t echo_request = 280; // bytes on the wire, headers included
     uint32_t echo_reply = 256;
+    std::string openai; // a model: cases are completions of the OpenAI API
 
     uint32_t connections = 1;
     uint32_t depth = PIPELINE_DEPTH;

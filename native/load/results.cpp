@@ -56,7 +56,7 @@ void add(Samples &samples, const Request &request, const Cases &cases) {
     samples.latency.push_back(record.done_ns - record.intended_ns);
     samples.uncorrected.push_back(record.done_ns - record.sent_ns);
     const Case &expected = cases[record.case_index];
-    if (expected.compare == Compare::tokens && expected.status == STATUS_OK)
+    if (expected.streams() && expected.status == STATUS_OK)
         add_stream(samples, record, expected);
 }
 

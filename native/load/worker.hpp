@@ -72,6 +72,8 @@ class Worker {
     void send_unsent(Connection &connection);
     size_t send_bytes(Connection &connection, const uint8_t *bytes, size_t size);
     bool receive(Connection &connection);
+    Replies::Read read(Connection &connection, std::span<const uint8_t> bytes);
+    bool may_close(const Connection &connection) const;
     void watch(Connection &connection, int operation, uint32_t events);
     uint64_t tag(const Connection &connection) const {
         return connection.number / options_.threads;
@@ -97,6 +99,7 @@ class Worker {
     std::vector<uint64_t> to_send_;
     std::vector<uint8_t> send_buffer_;
     std::vector<uint8_t> receive_buffer_;
+    std::vector<uint8_t> frames_; // what a response came to
 
     uint64_t start_ns_ = 0;
     uint64_t measured_from_ns_ = 0;

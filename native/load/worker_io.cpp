@@ -86,7 +86,8 @@ void Worker::lose(Connection &connection, Outcome outcome) {
 }
 
 void Worker::retire_if_worn(Connection &connection) {
-    bool worn = options_.churn && connection.sent_since_open >= options_.churn;
+    bool worn =
+        connection.closing || (options_.churn && connection.sent_since_open >= options_.churn);
     if (!worn || !connection.pending.empty())
         return;
     close(connection);
@@ -97,6 +98,8 @@ void Worker::close(Connection &connection) {
     connection.socket.close(); // leaves the epoll set by itself
     connection.state = State::closed;
     connection.partial.clear();
+    connection.completion.reset();
+    connection.closing = false;
     connection.unsent.clear();
     connection.sent_since_open = 0;
     connection.answered_since_open = 0;
@@ -157,7 +160,8 @@ void Worker::send_due(Connection &connection) {
         uint8_t *at = send_buffer_.data() + used;
         uint64_t id = id_salt_ | request.index;
         memcpy(at, frame.data(), frame.size());
-        memcpy(at + offsetof(request_header, request_id), &id, sizeof(id));
+        if (options_.openai.empty())
+            memcpy(at + offsetof(request_header, request_id), &id, sizeof(id));
         used += frame.size();
         request.record.sent_ns = now;
         connection.pending.push(id, *position);
@@ -211,12 +215,17 @@ bool Worker::receive(Connection &connection) {
                         receive_buffer_.size() - have, 0);
     if (size < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
+    if (size == 0 && may_close(connection)) {
+        connection.closing = true;
+        retire_if_worn(connection);
+        return false;
+    }
     if (size <= 0) {
         lose(connection, size == 0 ? Outcome::closed_early : Outcome::reset);
         return false;
     }
     std::span bytes(receive_buffer_.data(), have + static_cast<size_t>(size));
-    Replies::Read read = replies_.read(connection, bytes, now_ns());
+    Replies::Read read = this->read(connection, bytes);
     if (read.fault) {
         lose(connection, *read.fault);
         return false;
@@ -225,6 +234,25 @@ bool Worker::receive(Connection &connection) {
     retire_if_worn(connection);
     mark_to_send(connection);
     return true;
+}
+
+Replies::Read Worker::read(Connection &connection, std::span<const uint8_t> bytes) {
+    uint64_t now = now_ns();
+    if (options_.openai.empty())
+        return replies_.read(connection, bytes, now);
+    frames_.clear();
+    uint64_t id = connection.pending.empty() ? 0 : connection.pending.front().id;
+    Completion::Read part = connection.completion.read(bytes, id, frames_);
+    Replies::Read read = replies_.read(connection, frames_, now);
+    connection.closing = part.closing;
+    if (part.fault && !read.fault)
+        read.fault = Outcome::bad_header;
+    return {part.consumed, read.fault};
+}
+
+// An HTTP server may close a connection that has been idle for long.
+bool Worker::may_close(const Connection &connection) const {
+    return !options_.openai.empty() && connection.answered_since_open && connection.pending.empty();
 }
 
 } // namespace load

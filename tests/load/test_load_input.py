@@ -42,7 +42,7 @@ BODY = b"request!" + b"okay"
         (file(header(kind=0), BODY), "case 0", "kind 0 is not between 1 and"),
         (file(header(request=4097), bytes(5000)), "case 0", "request length 4097"),
         (file(header(expected=1 << 31)), "case 0", "expected length 2147483648"),
-        (file(header(compare=3), BODY), "case 0", "compare 3 is not between 0 and 2"),
+        (file(header(compare=4), BODY), "case 0", "compare 4 is not between 0 and 3"),
         (file(header(status=11), BODY), "case 0", "status 11 is not between 0 and 10"),
         (file(header(finish=4), BODY), "case 0", "finish 4 is not between 0 and 3"),
         (file(header(compare=1, expected=3), BODY), "case 0", "not a whole number of 4-byte"),
