@@ -23,6 +23,7 @@ when the hypervisor lets a CPU wait. So `machine` is not made from it where /pro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable
@@ -64,6 +65,7 @@ class Accounts(Closing):
             paths["loop"] = Path(f"/proc/{loop}/schedstat")
         self._files: dict[str, int] = {}
         self._ticks = TaskTicks()
+        self._seen: dict[int, tuple[float, float]] = {}
         try:
             for name, path in paths.items():
                 self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -77,10 +79,12 @@ class Accounts(Closing):
         raw: Raw = {"at": time.monotonic_ns()}
         for name, fd in self._files.items():
             raw[name] = os.pread(fd, 65536, 0).decode()
-        ticks = {tid: self._ticks.read(tid) for tid in self._threads}
-        raw["ticks"] = list(ticks.values())
+        for tid in self._threads:
+            with contextlib.suppress(ProcessLookupError):  # it ended, and keeps what it had
+                self._seen[tid] = self._ticks.read(tid)
+        raw["ticks"] = list(self._seen.values())
         if self._loop is not None:
-            raw["loop.ticks"] = ticks[self._loop]
+            raw["loop.ticks"] = self._seen[self._loop]
         raw["client"] = time.clock_gettime_ns(self._client)
         raw["observer"] = time.process_time_ns()
         return raw

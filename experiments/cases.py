@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from experiments import programs
+from experiments import llm, programs
 
 CASE_COUNT = 64
 DUE = "due:"  # a workload that computes nothing: see docs/page.md
+OTHERS = DUE, llm.LLM  # no executor of the project's has them
 _DUE = re.compile(r"due:service_us=[1-9]\d*")
 DUE_BYTES = 256, 240  # of the default gemm's payloads, in and out
 
@@ -38,11 +39,12 @@ print(json.dumps(wrong))
 
 def write(workloads: Mapping[Path, str], seed: int) -> None:
     """A file for each workload, as `load` would make it for each run: made once, and on the host,
-    since importing numpy takes seconds on an emulated CPU. Raises ExperimentError."""
+    since importing numpy takes seconds on an emulated CPU. None for `llm`, whose server has to be
+    asked. Raises ExperimentError."""
     for file, workload in workloads.items():
         if workload.startswith(DUE):
             write_due(file, CASE_COUNT, seed)
-    computed = {str(file): of for file, of in workloads.items() if not of.startswith(DUE)}
+    computed = {str(file): of for file, of in workloads.items() if not of.startswith(OTHERS)}
     if computed:
         command = [sys.executable, "-c", _WRITE, json.dumps(computed), str(CASE_COUNT), str(seed)]
         programs.output_of(command, "make the requests", timeout_s=600)
@@ -50,11 +52,18 @@ def write(workloads: Mapping[Path, str], seed: int) -> None:
 
 def wrong(workloads: Sequence[str]) -> dict[str, str]:
     """What is said about those workloads that are none, by workload. Raises ExperimentError."""
-    computed = [one for one in workloads if not one.startswith(DUE)]
+    computed = [one for one in workloads if not one.startswith(OTHERS)]
     command = [sys.executable, "-c", _CHECK, json.dumps(computed)]
     found: dict[str, str] = programs.json_of(command, "check the workloads")
     others = (one for one in workloads if one.startswith(DUE) and not _DUE.fullmatch(one))
-    return found | dict.fromkeys(others, "it is not due:service_us=N")
+    found |= dict.fromkeys(others, "it is not due:service_us=N")
+    for one in workloads:
+        if one.startswith(llm.LLM):
+            try:
+                llm.parse(one)
+            except ValueError as error:
+                found[one] = str(error)
+    return found
 
 
 def write_due(file: Path, count: int, seed: int) -> None:

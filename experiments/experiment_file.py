@@ -17,12 +17,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from experiments import cases
+from experiments import cases, llm
 from experiments.errors import ExperimentError
 from experiments.plan import (
     CLOSED,
     SLOTS,
     TRANSPORTS,
+    VLLM,
     WAKE_POLICIES,
     Condition,
     Plan,
@@ -181,10 +182,13 @@ def read(path: Path, exact: bool = False) -> Plan:
         reader.fail("the key asks is missing", 'say what it asks, as in asks = "Does ...?"')
     conditions = tuple(read_conditions(reader, values.get("condition", {})))
     check_workloads(reader, conditions)
+    transports = read_transports(reader, values.get("transports", list(TRANSPORTS)))
+    for one in conditions:
+        check_served(reader, transports, one)
     return Plan(
         seed=top.get("seed", random.SystemRandom().getrandbits(31)),
         pairs=top.get("pairs", 5),
-        transports=read_transports(reader, values.get("transports", list(TRANSPORTS))),
+        transports=transports,
         points=numbered(conditions),
         timing=read_timing(top),
         asks=top["asks"],
@@ -204,7 +208,7 @@ def read_transports(reader: Reader, value: Any) -> tuple[str, ...]:
     """Arms; the same one twice asks how far two equal arms lie apart."""
     if type(value) is not list or not value:
         reader.fail(f"transports = {value!r} is not a list", 'write ["epoll", "bpf"]')
-    check = one_of(*TRANSPORTS)
+    check = one_of(*TRANSPORTS, VLLM)
     return tuple(reader.checked("transports", check, one) for one in value)
 
 
@@ -244,6 +248,27 @@ def combinations(reader: Reader, table: Mapping[str, Any]) -> Iterator[Condition
                 f"take depth = {max(1, SLOTS // one.connections)} or less",
             )
         yield one
+
+
+def check_served(reader: Reader, transports: tuple[str, ...], one: Condition) -> None:
+    """Raises ExperimentError for an arm that cannot do what a condition asks for."""
+    served = one.workload.startswith(llm.LLM)
+    if served and (others := [name for name in transports if name != VLLM]):
+        reader.fail(
+            f"condition.workload = {one.workload!r}: {others[0]} does not serve llm yet",
+            'take transports = ["vllm"], or workload = "toylm"',
+        )
+    if VLLM not in transports:
+        return
+    if not served:
+        reader.fail(f"condition.workload = {one.workload!r}: vllm serves llm only",
+                    'take workload = "llm:model=NAME"')  # fmt: skip
+    if one.depth != 1:
+        said = f"condition.depth = {one.depth}: HTTP has one request at a time on a connection"
+        reader.fail(said, "take depth = 1, for all arms")
+    if one.topology != "loopback" or one.congestion or one.netem:
+        reader.fail("vllm is reached over this machine's loopback only",
+                    "leave out topology, congestion and netem")  # fmt: skip
 
 
 def check_workloads(reader: Reader, conditions: Iterable[Condition]) -> None:

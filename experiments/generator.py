@@ -29,6 +29,7 @@ class Server:
 
     address: str
     port: int
+    model: str = ""  # of an OpenAI API; none: the project's own protocol
 
 
 class Generator:
@@ -50,6 +51,7 @@ class Generator:
             "--connections", str(condition.connections), "--depth", str(condition.depth),
             *(["--closed"] if condition.rate == CLOSED else loop), "--warmup", str(timing.warmup),
             "--duration", str(timing.measured), "--timeout", str(REPLY_S), "--seed", str(seed),
+            *(["--openai", server.model] if server.model else []),
         ]  # fmt: skip
 
     def write_to(self, folder: Path) -> Self:

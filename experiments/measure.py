@@ -20,14 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments import environment, system_calls
+from experiments import environment, llm, system_calls
 from experiments.accounts import Accounts, Raw
 from experiments.errors import ExperimentError
 from experiments.generator import Generator, Server
-from experiments.plan import CLOSED, SLOTS, Condition, Plan, Run, Timing
+from experiments.plan import CLOSED, SLOTS, VLLM, Condition, Plan, Run, Timing
 from experiments.progress import Mark, Report, print_event, print_mark
 from experiments.service import Service
 from experiments.system_calls import SystemCalls, threads_of
+from experiments.vllm import Vllm
 
 RUN, ENVIRONMENT, SATURATION = "run.json", "environment.json", "saturation.json"
 SATURATING = Timing(counting=0.0, settling=0.5, measured=1.0)
@@ -36,6 +37,7 @@ SAMPLES = 5
 EDGE_S = 0.05  # that the readings keep from the ends of the measured time
 # What starting and stopping take on an emulated CPU; for the time left only.
 START_S, STOP_S = 4.0, 1.0
+VLLM_START_S = 90.0  # the model is loaded, and kernels are compiled
 EXACT_SLOWER = 3.0  # than real time, where instructions are counted; for the time left only
 LOOPBACK = "127.0.0.1"
 # What has to be the same when an experiment is gone on with.
@@ -43,10 +45,16 @@ MACHINE = ("kernel", "architecture", "cpu", "cpus", "accelerator")
 
 
 def run_seconds(plan: Plan) -> float:
-    """Expected length of a run."""
+    """Expected length of a run, over all arms."""
     timing = plan.timing
-    usual = START_S + timing.warmup + timing.measured + STOP_S
+    starting = sum(map(start_seconds, plan.transports)) / len(plan.transports)
+    usual = starting + timing.warmup + timing.measured + STOP_S
     return usual * EXACT_SLOWER if plan.exact else usual
+
+
+def start_seconds(transport: str) -> float:
+    """What it takes until it serves."""
+    return VLLM_START_S if transport == VLLM else START_S
 
 
 def cases_file(raw: Path, plan: Plan, condition: Condition) -> Path:
@@ -106,11 +114,11 @@ def measure_run(
     plan: Plan, run: Run, folder: Path, report: Report, mark: Callable[[], None]
 ) -> None:
     """One arm: network and service up, load, accounts, all down. Raises ExperimentError."""
-    report("starting", START_S)
+    report("starting", start_seconds(run.transport))
     condition = with_rate(plan, plan.points[run.point], folder.parent)
     began = time.strftime("%Y-%m-%d %H:%M:%S %z")
     with serving(run.transport, condition, folder / "service.log") as (service, server, prefix):
-        cases = cases_file(folder.parent, plan, condition)
+        cases = requests(folder.parent, plan, condition, server)
         load = Generator(condition, plan.timing, run.seed, server, cases, prefix)
         state = service.state()
         calls, samples = observe(load.write_to(folder), state, plan.timing, report, mark)
@@ -122,6 +130,15 @@ def measure_run(
         "cpus": environment.cpus(), "commands": {"service": service.command, "load": load.command},
     }  # fmt: skip
     write_json(folder / RUN, facts)
+
+
+def requests(raw: Path, plan: Plan, condition: Condition, server: Server) -> Path:
+    """The file with them. What a language model answers is known when its server was asked for
+    the first time; every later run is compared with that. Raises ExperimentError."""
+    file = cases_file(raw, plan, condition)
+    if not file.exists() and condition.workload.startswith(llm.LLM):
+        llm.write_cases(file, condition.workload, plan.seed, f"{server.address}:{server.port}")
+    return file
 
 
 def with_rate(plan: Plan, condition: Condition, raw: Path) -> Condition:
@@ -147,7 +164,7 @@ def saturate(plan: Plan, closed: Condition, raw: Path) -> float:
         tempfile.TemporaryDirectory(dir=raw) as folder,
         serving(plan.transports[0], closed, Path(folder) / "service.log") as (_, server, prefix),
     ):
-        cases = cases_file(raw, plan, closed)
+        cases = requests(raw, plan, closed, server)
         load = Generator(closed, SATURATING, plan.seed, server, cases, prefix)
         with load.write_to(Path(folder)):
             load.finish()
@@ -170,11 +187,15 @@ def write_json(file: Path, value: object) -> None:
 @contextmanager
 def serving(
     transport: str, condition: Condition, log: Path
-) -> Iterator[tuple[Service, Server, list[str]]]:
+) -> Iterator[tuple[Service | Vllm, Server, list[str]]]:
     """A service in its network and on its CPUs, how to reach it, and what comes before the load's
     command. Raises ExperimentError."""
     with network(condition) as (address, *prefixes):
         ours, theirs = map(list.__add__, prefixes, pinned(condition.service_cpus))
+        if transport == VLLM:
+            with Vllm(condition, log, ours) as vllm:
+                yield vllm, Server(address, vllm.port, vllm.model), theirs
+            return
         service = Service(transport, condition, log, ours)
         with service if address == LOOPBACK else service.listen_on(address):
             yield service, Server(address, int(service.state()["port"])), theirs

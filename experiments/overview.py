@@ -34,6 +34,8 @@ def rows(summary: Json) -> list[Row]:
 
 def sentences(summary: Json) -> list[str]:
     """Every verdict in words, and which points have none."""
+    if len(summary["arms"]) == 1:
+        return ["There is one arm, so nothing is compared."]
     words = [verdict["words"] for verdict in summary["verdicts"]]
     judged = {verdict["point"] for verdict in summary["verdicts"]}
     none = [point for point in summary["points"] if point not in judged]

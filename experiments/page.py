@@ -68,7 +68,10 @@ def _cell(value: float | None, form: str) -> str:
 
 def _counters(summary: Json) -> list[tuple[str, list[str]]]:
     counted = [run["counters_per_reply"] for run in summary["runs"]]
-    return [(name.replace("_", " "), [f"{one[name]:.3f}" for one in counted]) for name in COUNTERS]
+    return [
+        (name.replace("_", " "), [_cell(one.get(name), ".3f") for one in counted])
+        for name in COUNTERS
+    ]
 
 
 def _calls(summary: Json) -> list[tuple[Json, str]]:

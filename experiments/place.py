@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import environment, folders, programs
+from experiments import environment, folders, programs, vllm
+from experiments.errors import ExperimentError
+from experiments.plan import VLLM
 
 BOOT_S = 6.0  # of the VM until it runs a command, on an idle machine
 VM_CPUS = 2
@@ -40,16 +42,34 @@ class Place:
 def find(transports: Sequence[str], expected_s: float = 0.0, exact: bool = False) -> Place:
     """This host if it can run what is asked for, else the VM; always the VM where instructions are
     to be counted. `expected_s` is how long the runs should take. Raises ExperimentError."""
+    if VLLM in transports:
+        check_vllm(exact)
     if exact:
         why = "in the VM, on one emulated CPU that counts instructions"
         return in_vm(why, expected_s, "--icount")
     here = Place((), sys.executable, 0.0, "on this host: it needs nothing special",
                  cpus=environment.cpus())  # fmt: skip
     missing = missing_for_bpf() if "bpf" in transports else []
+    if missing and VLLM in transports:
+        raise ExperimentError(
+            "run bpf and vllm in one place",
+            f"this host lacks {', '.join(missing)} for transport bpf, and the VM has no GPU",
+            "run them on a host that has both, or take bpf out of transports",
+        )
     if missing:
         return in_vm(f"in the VM: this host lacks {', '.join(missing)} for transport bpf",
                      expected_s)  # fmt: skip
     return here
+
+
+def check_vllm(exact: bool) -> None:
+    """Raises ExperimentError where vLLM cannot run."""
+    vllm.program()
+    if exact:
+        raise ExperimentError(
+            "count vLLM's instructions", "they are counted in the VM, which has no GPU",
+            "leave out exact, or take vllm out of transports",
+        )  # fmt: skip
 
 
 def in_vm(why: str, expected_s: float, *options: str) -> Place:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 TRANSPORTS = ("epoll", "bpf")
+VLLM = "vllm"  # an arm beside these: another server, over HTTP
 PLAN = "plan.json"
 CLOSED = 0.0  # as a rate: a closed loop, each connection sends when it gets a reply
 WAKE_POLICIES = ("fixed", "adaptive")

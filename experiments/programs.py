@@ -39,12 +39,13 @@ def native_program(name: str) -> Path:
     raise ExperimentError(f"find the program {name}", f"ENOENT in {looked}", "run `make`")
 
 
-def output_of(arguments: Sequence[str | Path], tried: str, timeout_s: float = 60) -> str:
+def output_of(
+    arguments: Sequence[str | Path], tried: str, timeout_s: float = 60, stdin: str = ""
+) -> str:
     """Standard output of a command. Raises ExperimentError with its last words when it fails."""
     try:
         done = subprocess.run(
-            arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=timeout_s, check=False,
+            arguments, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
     except OSError as error:
         raise ExperimentError(tried, str(error), "run `make`, which installs and builds") from None

@@ -20,6 +20,7 @@ from typing import Any
 from experiments import burns, environment
 from experiments.accounts import Accounts, Sample, parse, spent
 from experiments.burns import Burn, Burner, Burnt
+from experiments.cgroups import groups
 from experiments.errors import ExperimentError
 from experiments.soak import Soak
 
@@ -83,31 +84,12 @@ def run(seconds: float) -> Json:
     parameters = os.sched_getparam(0)
     try:
         os.sched_setaffinity(0, {max(affinity)})
-        with groups() as folders:
+        with groups("selftest") as folders:
             bench = Bench(seconds, max(affinity), *folders)
             return bench.run(counting=os.cpu_count() == 1)
     finally:
         os.sched_setscheduler(0, policy, parameters)
         os.sched_setaffinity(0, affinity)
-
-
-@contextmanager
-def groups() -> Iterator[tuple[Path, Path]]:
-    """Two cgroups, removed at the end. Raises ExperimentError without cgroup v2."""
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    folder = next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
-    if folder is None:
-        do = "mount -t cgroup2 none /sys/fs/cgroup"
-        raise ExperimentError("make cgroups", "no cgroup2 in /proc/self/mounts", do)
-    made = [folder / f"selftest-{os.getpid()}-{name}" for name in ("service", "executor")]
-    try:
-        for group in made:
-            group.mkdir()
-        yield made[0], made[1]
-    finally:
-        for group in made:
-            if group.exists():
-                group.rmdir()
 
 
 class Bench:

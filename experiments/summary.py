@@ -120,6 +120,7 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         "failures": load["failures"],
         "throughput_rps": load["throughput_rps"],
         "latency_us": {key: load["latency_us"][key] for key in PERCENTILES},
+        "streams": load.get("streams"),
         "cpu_us_per_request": per_request(used, answered),
         "loop_user_us": used.get("loop.ticks.user"),
         "service_syscalls_after_start": None
@@ -176,6 +177,8 @@ def failures_of(runs: list[Json]) -> dict[str, int]:
 def counters_per_reply(counters: dict[str, dict[str, int]]) -> dict[str, float]:
     """What a reply took, from the service's start to the end of the load: the warm-up and the
     opening of connections are in it."""
+    if not counters:
+        return {}  # it has no page
     group, name = REPLIES
     replies = counters[group][name]
     return {

@@ -7,6 +7,7 @@ call's cost: so nothing else is measured meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterable
@@ -24,11 +25,12 @@ _TRACEFS = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 
 
 def threads_of(pids: Iterable[int]) -> dict[int, str]:
-    """Names of all threads of some processes, by thread id."""
+    """Names of all threads of some processes, by thread id, but for those that just end."""
     found = {}
     for pid in pids:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found[int(task.name)] = (task / "comm").read_text().strip()
+        for task in Path("/proc").glob(f"{pid}/task/*"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found[int(task.name)] = (task / "comm").read_text().strip()
     return found
 
 
@@ -53,7 +55,11 @@ class SystemCalls:
         event = _tracepoint_id() if self._tids else 0
         try:
             for tid in self._tids:
-                self._fds[tid] = _open_counter(event, tid)
+                try:
+                    self._fds[tid] = _open_counter(event, tid)
+                except ExperimentError:
+                    if Path(f"/proc/{tid}").exists():
+                        raise
         except BaseException:
             self._close()
             raise

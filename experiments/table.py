@@ -22,6 +22,10 @@ ROWS: tuple[Row, ...] = (
     ("latency P90, µs", lambda run: run["latency_us"]["p90"], ",.0f"),
     ("latency P99, µs", lambda run: run["latency_us"]["p99"], ",.0f"),
     ("latency P99.9, µs", lambda run: run["latency_us"]["p999"], ",.0f"),
+    ("first token P50, µs", lambda run: _stream(run, "first_token_us", "p50"), ",.0f"),
+    ("first token P99, µs", lambda run: _stream(run, "first_token_us", "p99"), ",.0f"),
+    ("between tokens P50, µs", lambda run: _stream(run, "inter_token_us", "p50"), ",.0f"),
+    ("between tokens P99, µs", lambda run: _stream(run, "inter_token_us", "p99"), ",.0f"),
     ("CPU µs/request: VM on host", lambda run: _cpu(run, "vm_on_host"), ",.1f"),
     ("CPU µs/request: machine", lambda run: _cpu(run, "machine"), ",.1f"),
     ("  service, user", lambda run: _cpu(run, "service_user"), ",.1f"),
@@ -43,6 +47,10 @@ def rows_of(summary: Json) -> list[Row]:
 def _cpu(run: Json, account: str) -> float | None:
     value = run["cpu_us_per_request"].get(account)
     return None if value is None else float(value)
+
+
+def _stream(run: Json, name: str, percentile: str) -> float | None:
+    return float(run["streams"][name][percentile]) if run["streams"] else None
 
 
 def show(summary: Json, console: Console | None = None) -> None:

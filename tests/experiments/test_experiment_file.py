@@ -138,10 +138,10 @@ def test_limits_are_those_of_the_page() -> None:
 
 def test_every_experiment_of_the_project() -> None:
     listed = {name: (asks, size) for name, asks, size in ab.list_files()}
-    assert {"small_requests", "one_cpu", "llm", "containers", "instructions"} == set(listed)
+    assert {"small_requests", "one_cpu", "llm", "vllm", "containers", "instructions"} == set(listed)
     for asks, size in listed.values():
         assert asks.endswith("?")
-        assert re.search(r"\d+ points × \d pairs × epoll and bpf: about \d+ min", size)
+        assert re.search(r"\d+ points × \d pairs × (epoll and bpf|vllm): about \d+ min", size)
     plan = experiment_file.read(ab.find_file(Path("small_requests")))
     assert {one.connections for one in plan.points.values()} == {128}
     assert {one.workload.partition(":")[0] for one in plan.points.values()} == {"gemm", "fft"}

@@ -202,9 +202,10 @@ def main() -> int:
         print("RuntimeError: no kernel image is available", file=sys.stderr)
         return 1
     subprocess.Popen([sys.executable, "-c", ENGINE])
-    signal.signal(signal.SIGTERM, lambda *of: sys.exit(0))
+    # Before there are threads: the kernel gives a signal to any that does not block it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with StandIn(options.model, mode, options.port):
-        signal.pause()
+        signal.sigwait({signal.SIGTERM})
     return 0
 
 
