@@ -15,10 +15,11 @@ A task's run time is brought up to date at each tick, so "exact" is within a tic
 The service's user and system time are its exact time, split as the ticks between two samples are.
 
 Interrupts and softirqs stick to the task that they interrupt, where the kernel does not account
-them apart (CONFIG_IRQ_TIME_ACCOUNTING), so `machine` has them, but for those of an idle CPU. Idle
-time in /proc/stat is exact only while the tick is stopped, that is in idle times above 4 ms, which
-a loaded server has none of; else the tick samples it (kernel/sched/cputime.c), and loses busy time
-when the hypervisor lets a CPU wait. So `machine` is not made from it where /proc/schedstat exists.
+them apart (CONFIG_IRQ_TIME_ACCOUNTING), so `machine` has them, but for those of an idle CPU, which
+experiments/idle_interrupts.py times. Idle time in /proc/stat is exact only while the tick is
+stopped, that is in idle times above 4 ms, which a loaded server has none of; else the tick samples
+it (kernel/sched/cputime.c), and loses busy time when the hypervisor lets a CPU wait. So `machine`
+is not made from it where /proc/schedstat exists.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from experiments import environment, llm, system_calls
 from experiments.accounts import Accounts, Raw
 from experiments.errors import ExperimentError
 from experiments.generator import Generator, Server
+from experiments.idle_interrupts import IdleInterrupts
 from experiments.plan import CLOSED, SLOTS, VLLM, Condition, Plan, Run, Timing
 from experiments.progress import Mark, Report, print_event, print_mark
 from experiments.service import Service
@@ -77,6 +78,7 @@ def measure(raw: Path, report: Report = print_event, mark: Mark = print_mark) ->
     plan = Plan.read(raw)
     keep_environment(raw / ENVIRONMENT)
     total = plan.run_count()
+    idle = IdleInterrupts()
     for run in plan.runs():
         folder = raw / run.name
         if complete(folder):
@@ -90,7 +92,7 @@ def measure(raw: Path, report: Report = print_event, mark: Mark = print_mark) ->
 
         # Where instructions are counted, what the VM costs its host says nothing.
         marked = (lambda: None) if plan.exact else partial(mark, run.name)
-        measure_run(plan, run, folder, phase, marked)
+        measure_run(plan, run, folder, idle, phase, marked)
 
 
 def keep_environment(file: Path) -> None:
@@ -111,7 +113,12 @@ def keep_environment(file: Path) -> None:
 
 
 def measure_run(
-    plan: Plan, run: Run, folder: Path, report: Report, mark: Callable[[], None]
+    plan: Plan,
+    run: Run,
+    folder: Path,
+    idle: IdleInterrupts,
+    report: Report,
+    mark: Callable[[], None],
 ) -> None:
     """One arm: network and service up, load, accounts, all down. Raises ExperimentError."""
     report("starting", start_seconds(run.transport))
@@ -121,13 +128,13 @@ def measure_run(
         cases = requests(folder.parent, plan, condition, server)
         load = Generator(condition, plan.timing, run.seed, server, cases, prefix)
         state = service.state()
-        calls, samples = observe(load.write_to(folder), state, plan.timing, report, mark)
+        seen, samples = observe(load.write_to(folder), state, plan.timing, idle, report, mark)
         report("stopping", STOP_S)
         (folder / "counters.json").write_text(service.counters())
     write_json(folder / "samples.json", samples)
     facts = {
-        **asdict(run), "began": began, "rate": condition.rate, "system_calls": calls,
-        "cpus": environment.cpus(), "commands": {"service": service.command, "load": load.command},
+        **asdict(run), "began": began, "rate": condition.rate, **seen, "cpus": environment.cpus(),
+        "commands": {"service": service.command, "load": load.command},
     }  # fmt: skip
     write_json(folder / RUN, facts)
 
@@ -240,21 +247,25 @@ def observe(
     load: Generator,
     state: dict[str, Any],
     timing: Timing,
+    idle: IdleInterrupts,
     report: Report,
     mark: Callable[[], None],
 ) -> tuple[dict[str, Any], list[Raw]]:
-    """The load from its start to its end. Gives the service's system calls while it connected and
-    for a time after that, or why they are unknown, and readings of the accounts in the measured
-    time. Raises ExperimentError.
+    """The load from its start to its end. Gives what was counted first, and readings of the
+    accounts in the measured time. Counted are `system_calls`, the service's, while it connected and
+    for a time after that, and `idle_interrupts` in that time, or why these are unknown.
+    Raises ExperimentError.
     """
     report("warming up", timing.warmup)
     names, unknown = thread_names(state), system_calls.unknown()
     with ExitStack() as stack:
-        with SystemCalls(() if unknown else names) as counted:
+        with SystemCalls(() if unknown else names) as counted, idle:
             began = time.monotonic()
             stack.enter_context(load)
             sending = load.wait_until_sending()
+            idle.start()
             load.ended(timing.counting)
+            interrupts = idle.found()
             seconds = time.monotonic() - began
         start_s = sending + timing.warmup
         load.ended(max(start_s - time.monotonic(), 0))
@@ -262,7 +273,8 @@ def observe(
         samples = sample(load, state, names, start_s, timing.measured, mark)
         load.finish()
     threads = [{"name": names[tid], "calls": calls} for tid, calls in counted.counts.items()]
-    return {"seconds": seconds, "threads": threads, "unknown": unknown}, samples
+    calls = {"seconds": seconds, "threads": threads, "unknown": unknown}
+    return {"system_calls": calls, "idle_interrupts": interrupts}, samples
 
 
 def sample(

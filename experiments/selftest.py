@@ -22,6 +22,7 @@ from experiments.accounts import Accounts, Sample, parse, spent
 from experiments.burns import Burn, Burner, Burnt
 from experiments.cgroups import groups
 from experiments.errors import ExperimentError
+from experiments.idle_interrupts import IdleInterrupts
 from experiments.soak import Soak
 
 WITHIN = 0.02
@@ -62,6 +63,7 @@ ACCOUNTS = (
     Account("schedstat of the thread", "loop", (USER, SYSTEM, SOFTIRQ)),
     Account("CPU clock of the process", "client", TASKS),
     Account("/proc/schedstat", "tasks", TASKS),
+    Account("interrupts of an idle CPU", "idle", (IDLE,)),
     Account("counter of lowest priority", "soak", TASKS),
     Account("/proc/stat, not idle", "by_tick", TASKS, True),
     Account("/proc/stat, user", "machine.user", (USER,), True),
@@ -99,6 +101,7 @@ class Bench:
         self._seconds, self._cpu = seconds, cpu
         self._service, self._executor = service, executor
         self._soak: Soak | None = None
+        self._idle = IdleInterrupts()
         self._rate = 0.0  # counts a second of an idle CPU
 
     def run(self, counting: bool) -> Json:
@@ -113,8 +116,9 @@ class Bench:
                 skipped[name] = error.said
 
         self._read_at_once()
-        burn(IDLE)
         with ExitStack() as stack:
+            stack.enter_context(self._idle)
+            burn(IDLE)
             if counting:
                 self._count(stack)
             for name in (*TASKS, *([COUNTED] if counting else [])):
@@ -176,7 +180,8 @@ class Bench:
         for name in {"machine", "tasks"} & raw.keys():
             lines = raw[name].splitlines()
             raw[name] = next(line for line in lines if line.startswith(f"cpu{self._cpu} "))
-        return {**parse(raw), "counted": counted}
+        timed = {} if self._idle.unknown else {"idle": self._idle.us(self._cpu)}
+        return {**parse(raw), **timed, "counted": counted}
 
     def _resolution(self) -> dict[str, float]:
         """µs by which each account is off, at most, for short burns in user mode."""

@@ -20,6 +20,7 @@ ACCOUNTS = {
     "service.system": "service_system",
     "executor": "executor",
     "machine": "machine",
+    "idle": "idle_interrupts",
     "loop": "loop",
     "client": "client",
     "observer": "observer",
@@ -107,6 +108,9 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
     if not answered:
         raise Unmeasured("no verified reply while the accounts were read")
     used = spent(first, last, facts["cpus"])
+    idle = facts.get("idle_interrupts", {"unknown": "they were not timed"})
+    if "us" in idle:
+        used["idle"] = idle["us"] / idle["seconds"] * used["at"] / 1e6
     calls = facts["system_calls"]
     counters = json.loads((folder / "counters.json").read_text())["counters"]
     return {
@@ -138,6 +142,7 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         "machine_busy_share": used["machine"] / (used["at"] * facts["cpus"]),
         "machine_source": "/proc/schedstat" if "tasks" in used else "/proc/stat",
         "syscall_window": calls,
+        "idle_interrupts_unknown": idle.get("unknown", ""),
         "counters_per_reply": counters_per_reply(counters),
         "commands": facts["commands"],
     }

@@ -28,6 +28,7 @@ ROWS: tuple[Row, ...] = (
     ("between tokens P99, µs", lambda run: _stream(run, "inter_token_us", "p99"), ",.0f"),
     ("CPU µs/request: VM on host", lambda run: _cpu(run, "vm_on_host"), ",.1f"),
     ("CPU µs/request: machine", lambda run: _cpu(run, "machine"), ",.1f"),
+    ("  and interrupts of idle CPUs", lambda run: _cpu(run, "idle_interrupts"), ",.1f"),
     ("  service, user", lambda run: _cpu(run, "service_user"), ",.1f"),
     ("  service, system", lambda run: _cpu(run, "service_system"), ",.1f"),
     ("  executor", lambda run: _cpu(run, "executor"), ",.1f"),
@@ -95,6 +96,14 @@ def seen_on_host(summary: Json) -> bool:
     return any("vm_on_host" in run["cpu_us_per_request"] for run in summary["runs"])
 
 
+def idle_interrupts(summary: Json) -> str:
+    """How far the machine's account has those of idle CPUs."""
+    unknown = {run["idle_interrupts_unknown"] for run in summary["runs"]} - {""}
+    if unknown:
+        return f", which lacks the latter here ({'; '.join(sorted(unknown))})"
+    return " with these, which were timed in the warm-up"
+
+
 def caveats(summary: Json) -> list[str]:
     """What to know before quoting a figure, one sentence each."""
     environment: dict[str, Any] = summary["environment"]
@@ -115,7 +124,7 @@ def caveats(summary: Json) -> list[str]:
     whole = "the VM on its host" if seen_on_host(summary) else "the whole machine"
     lines.append(
         "On loopback receiving is charged to the sender, and interrupts of an idle CPU to nobody: "
-        f"compare the CPU of {whole}."
+        f"compare the CPU of {whole}{'' if seen_on_host(summary) else idle_interrupts(summary)}."
     )
     lines += summary["unmeasured"]
     if missing := summary["runs_missing"]:

@@ -7,13 +7,11 @@ compiler rejects since Linux 7.3: counting needs only who runs, and whom a switc
 from __future__ import annotations
 
 import ctypes
-import importlib
-import sys
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from experiments.errors import ExperimentError
+from experiments import bcc
 
 TO_IDLE = "switches to an idle CPU"
 # Title, how, and where: raw tracepoints, the one tracepoint that is read, and functions by fentry.
@@ -34,8 +32,6 @@ EVENTS = (
 )
 GROUPS = ("other", "service", "client")
 MOST_PROCESSES = 64
-DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
-_WHAT = "count events with BCC"
 _PROGRAM = """
 BPF_HASH(groups, u32, u32, %d);
 BPF_ARRAY(counts, u64, %d);
@@ -69,29 +65,12 @@ def program() -> str:
     return text
 
 
-def _bcc() -> Any:
-    """BCC's module. No package index has it, only Debian, whose packages a virtual environment does
-    not see. Raises ModuleNotFoundError."""
-    try:
-        return importlib.import_module("bcc")
-    except ModuleNotFoundError:
-        sys.path.append(DEBIAN_PACKAGES)
-        return importlib.import_module("bcc")
-
-
 class Events:
     """Compiled once; counts while attached. Raises ExperimentError where BCC does not work."""
 
     def __init__(self) -> None:
-        try:
-            self._bpf: Any = _bcc().BPF(text=program().encode())  # attaches functions at once
-            self._detach_functions()
-        except ModuleNotFoundError as error:
-            raise ExperimentError(_WHAT, str(error), "apt-get install python3-bpfcc") from None
-        except Exception as error:  # BCC raises Exception itself
-            said = f"{error}"
-            do = "install the headers of the running kernel, and python3-bpfcc of 0.31 or later"
-            raise ExperimentError(_WHAT, said, do) from None
+        self._bpf = bcc.compiled(program(), "count events with BCC")  # attaches functions at once
+        self._detach_functions()
 
     def attach(self, groups: Mapping[str, Iterable[int]]) -> None:
         """Counts from now on, by the group of the process that runs; others are `other`."""

@@ -153,7 +153,9 @@ class Recorder:
     def __init__(self, runs: int) -> None:
         self.left, self.ran = runs, list[str]()
 
-    def __call__(self, plan: Plan, run: Run, folder: Path, report: Report, mark: object) -> None:
+    def __call__(
+        self, plan: Plan, run: Run, folder: Path, idle: object, report: Report, mark: object
+    ) -> None:
         if not self.left:
             (folder / "records.bin").write_bytes(b"half")
             raise KeyboardInterrupt

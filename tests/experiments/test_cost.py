@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments import bcc
 from experiments.cost import events, flame, layers, page, shares
 from experiments.cost.events import EVENTS, GROUPS, program
 from experiments.cost.runs import Asked
@@ -194,7 +195,7 @@ def test_the_programs_count_every_event() -> None:
 
 
 def test_a_machine_without_bcc_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "DEBIAN_PACKAGES", "/nowhere")
+    monkeypatch.setattr(bcc, "DEBIAN_PACKAGES", "/nowhere")
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setitem(sys.modules, "bcc", None)
     with pytest.raises(ExperimentError) as caught:

@@ -21,6 +21,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Plan
 from experiments.records import RECORD, answered_between, keep, latency_us, read, read_verified
 from experiments.summary import of_point, summarise
+from experiments.verdicts import figures
 from tests.experiments import recorded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,8 +174,25 @@ def test_report_without_a_vm(raw: Path) -> None:
     text = io.StringIO()
     table.show(summary, Console(file=text, width=150))
     assert "compare the CPU of the whole machine" in text.getvalue()
+    assert "lacks the latter here (they were not timed)" in " ".join(text.getvalue().split())
     assert "on its host" not in text.getvalue()
     assert command.main(["report", str(raw.parent)]) == 0
+
+
+def test_interrupts_of_idle_cpus_are_the_machines(raw: Path) -> None:
+    """20 ms in half a second of the warm-up: 40 µs for each of 1,000 requests a second."""
+    for file in raw.glob("*/run.json"):
+        timed = {"idle_interrupts": {"seconds": 0.5, "us": 20_000}}
+        recorded.write(file, json.loads(file.read_text()) | timed)
+        (file.parent / "hypervisor.json").unlink()
+    summary = of_point(summarise(raw), "p01")
+    for run in summary["runs"]:
+        assert run["cpu_us_per_request"]["idle_interrupts"] == pytest.approx(40, rel=1e-3)
+        assert figures(run)["machine_cpu_us"] == pytest.approx(750 + 40, rel=1e-3)
+    text = io.StringIO()
+    table.show(summary, Console(file=text, width=150))
+    assert "with these, which were timed in the warm-up" in " ".join(text.getvalue().split())
+    assert "and interrupts of idle CPUs" in text.getvalue()
 
 
 def test_table_with_one_transport(tmp_path: Path) -> None:
