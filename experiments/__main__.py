@@ -60,10 +60,6 @@ def parser() -> argparse.ArgumentParser:
     add_wake_policy(runs)
     runs.set_defaults(run=run_exact_runs)
     add_chain(commands)
-    selftest = commands.add_parser("selftest", help="what each CPU account finds, and misses")
-    selftest.add_argument("--json", type=Path, metavar="FILE", help="write the result there, too")
-    selftest.add_argument("--seconds", type=burn_seconds, default=0.8, help="a burn (%(default)g)")
-    selftest.set_defaults(run=run_selftest)
     costs = commands.add_parser("cost-runs", help="sample and count here (`bpf-gpu-server cost`)")
     costs.add_argument("raw", type=Path, help="folder with a plan.json")
     costs.set_defaults(run=run_cost_runs)
@@ -115,14 +111,6 @@ def above_zero(text: str) -> float:
     """A number above 0."""
     number = float(text)
     if not 0 < number < float("inf"):
-        raise ValueError(text)
-    return number
-
-
-def burn_seconds(text: str) -> float:
-    """Less than the kernel lets a real-time task run at a time."""
-    number = above_zero(text)
-    if number > 0.9:
         raise ValueError(text)
     return number
 
@@ -241,17 +229,6 @@ def run_exact_runs(options: argparse.Namespace) -> int:
 
     measure(options.raw, options.pairs, options.wake_policy)
     return 0
-
-
-def run_selftest(options: argparse.Namespace) -> int:
-    """Status 1 when an account does not find what it ought to."""
-    from experiments import selftest
-
-    result = selftest.run(options.seconds)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
-    selftest.show(result)
-    return complain(selftest.problems(result))
 
 
 def run_calibrate(options: argparse.Namespace) -> int:

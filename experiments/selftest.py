@@ -8,7 +8,10 @@ is an account too (experiments/soak.py): it says what it could not count.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from experiments import burns, environment
+from experiments import burns, environment, place
 from experiments.accounts import Accounts, Sample, parse, spent
 from experiments.burns import Burn, Burner, Burnt
 from experiments.cgroups import groups
@@ -26,6 +29,7 @@ from experiments.idle_interrupts import IdleInterrupts
 from experiments.soak import Soak
 
 WITHIN = 0.02
+VM_TAKES_S = 60.0  # expected, on an emulated CPU
 PAUSE_S = 0.3
 RATE_S, RATES = 0.3, 3
 SHORT_BURNS, SHORTEST_S, LONGEST_S = 20, 0.001, 0.010
@@ -217,6 +221,30 @@ def problems(result: Json) -> list[str]:
             if part is not None and abs(part - 1) > WITHIN:
                 found.append(f"{account.title} found {part:.1%} of {name}")
     return found
+
+
+def run_and_show(seconds: float, file: Path | None) -> int:
+    """Writes the result to a file too, if one is named. Gives the exit status: 1 when an account
+    does not find what it ought to. Raises ExperimentError."""
+    result = run(seconds)
+    if file:
+        file.write_text(json.dumps(result, indent=2) + "\n")
+    show(result)
+    missed = problems(result)
+    for line in missed:
+        print(line, file=sys.stderr)
+    return 1 if missed else 0
+
+
+def run_in_vm(seconds: float, file: Path | None) -> int:
+    """The same where a nanosecond of run time is an instruction. Raises ExperimentError."""
+    where = place.find((), VM_TAKES_S, exact=True)
+    if file:
+        where.check_sees(file.parent)
+    words = ["-m", "loader", "ab", "selftest", "--seconds", str(seconds)]
+    words += ["--json", str(file.absolute())] if file else []
+    command = [*where.prefix, where.python, *words]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 def show(result: Json) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from experiments import cgroups, programs, selftest
+from loader.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 # Kept exactly; those made of ticks are a few per cent off for burns as short as here.
@@ -57,8 +59,7 @@ def test_every_burn_in_the_vm() -> None:
     """There an io_uring's threads are found, and an idle CPU's softirq is in no task's account."""
     file = ROOT / "build" / "test" / "selftest.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    vm = programs.command_line("vm", "run", "--icount", "--cpus", "1", "--timeout", "800", "--")
-    command = [*vm, "python3", "-m", "experiments", "selftest", "--seconds", str(BURN_S)]
+    command = programs.command_line("ab", "selftest", "--exact", "--seconds", str(BURN_S))
     programs.output_of([*command, "--json", str(file)], "test the accounts", timeout_s=850)
     result = json.loads(file.read_text())
     assert result["skipped"] == {}
@@ -69,6 +70,13 @@ def test_every_burn_in_the_vm() -> None:
     idle = result["burns"][selftest.IDLE]
     for account in ("service", "loop", "client"):
         assert abs(idle["found_us"][account]) < 0.05 * idle["known_us"]
+
+
+def test_a_file_that_the_vm_does_not_see_is_refused() -> None:
+    words = ["ab", "selftest", "--exact", "--json", "/tmp/selftest.json"]
+    result = CliRunner().invoke(cli, words, standalone_mode=False)
+    assert result.return_value == 1
+    assert "the VM sees only" in result.stderr
 
 
 def test_what_is_not_found_is_named() -> None:
