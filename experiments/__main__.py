@@ -73,6 +73,7 @@ def add_calibrate(commands: Any) -> None:
     add = calibrate.add_argument
     add("--tries", type=positive, default=40, help="of each experiment (%(default)s)")
     add("--pairs", type=positive, default=5, help="of a try (%(default)s)")
+    add("--transport", choices=TRANSPORTS, default="epoll", help="of all arms (%(default)s)")
     add("--inject", action="append", metavar="WHAT=+N%",
         help="a handicap: cpu=+10%% or latency=+10%% (both)")  # fmt: skip
     add("--seed", type=int, default=2026, help="of order and arrivals (%(default)s)")
@@ -233,17 +234,15 @@ def run_exact_runs(options: argparse.Namespace) -> int:
 
 def run_calibrate(options: argparse.Namespace) -> int:
     """Status 1 when an experiment finds what is not there, or not what is."""
-    from experiments import calibrate
+    from experiments import calibrate, handicap
     from experiments.calibrate_runs import Calibration
 
     try:
-        handicaps = dict(
-            map(calibrate.parse_injection, options.inject or ("cpu=+10%", "latency=+10%"))
-        )
+        handicaps = handicap.parse(options.inject or ("cpu=+10%", "latency=+10%"))
     except ValueError as error:
         do = "give, for instance, --inject cpu=+10%"
         raise ExperimentError("read --inject", str(error), do) from None
-    plan = Calibration(options.seed, options.tries, options.pairs, handicaps)
+    plan = Calibration(options.seed, options.tries, options.pairs, handicaps, options.transport)
     result = calibrate.run(options.out.with_suffix(""), plan)
     options.out.write_text(json.dumps(result, indent=2) + "\n")
     calibrate.show(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +20,12 @@ FOLDER = Path("build") / "ab"  # experiments without --out are in here
 FILES = Path(__file__).parent  # with those that come with the project
 
 
-def run(file: Path, out: Path | None, resume: bool, exact: bool) -> None:
+def run(
+    file: Path, out: Path | None, resume: bool, exact: bool, inject: Sequence[str] = ()
+) -> None:
     """Runs an experiment and reports. Raises ExperimentError, or KeyboardInterrupt."""
     file = find_file(file)
-    plan = experiment_file.read(file, exact)
+    plan = experiment_file.read(file, exact, inject)
     run_plan(plan, out or FOLDER / file.stem, resume, str(file))
 
 
@@ -95,9 +98,11 @@ def confirm(out: Path, resume: bool) -> None:
 def describe(plan: Plan) -> str:
     """How much it runs."""
     points = len(plan.points)
+    handicap = " and ".join(f"{name} {share:+.0%}" for name, share in plan.inject.items())
+    given = f", {plan.handicapped} with {handicap}" if handicap else ""
     return (
         f"{points} point{'s'[: points != 1]} × {plan.pairs} pair{'s'[: plan.pairs != 1]} × "
-        f"{' and '.join(plan.arms)}: {duration(plan)}"
+        f"{' and '.join(plan.arms)}{given}: {duration(plan)}"
     )
 
 

@@ -7,6 +7,7 @@
 | `executor`      | cpu.stat of the instance's cgroup         | exact                              |
 | `loop`          | schedstat of the loop's thread            | exact                              |
 | `client`        | CPU clock of the load generator's process | exact                              |
+| `burner`        | the same, of a process that burns on purpose | exact                       |
 | `observer`      | the clock of the process that reads them  | exact                              |
 | `machine`       | /proc/schedstat: run time of all tasks    | exact; see below                   |
 | `by_tick`       | /proc/stat: wall time × CPUs less idle    | a tick, where idle times are short |
@@ -46,15 +47,23 @@ class Accounts(Closing):
     """The accounts of one run, open for reading again and again.
 
     `service` and `executor` are cgroups, `threads` the ids of the service's threads, `loop` is one
-    of these, or None; `client` is the load generator's process id. Raises OSError when one is gone,
-    ExperimentError without taskstats.
+    of these, or None; `client` is the load generator's process id, `burner` that of a handicap.
+    Raises OSError when one is gone, ExperimentError without taskstats.
     """
 
     def __init__(
-        self, service: Path, executor: Path, threads: Iterable[int], loop: int | None, client: int
+        self,
+        service: Path,
+        executor: Path,
+        threads: Iterable[int],
+        loop: int | None,
+        client: int,
+        burner: int | None = None,
     ) -> None:
         self._threads, self._loop = tuple(threads), loop
-        self._client = process_clock(client)
+        self._clocks = {"client": process_clock(client)}
+        if burner is not None:
+            self._clocks["burner"] = process_clock(burner)
         paths = {
             "service": service / "cpu.stat",
             "executor": executor / "cpu.stat",
@@ -86,7 +95,8 @@ class Accounts(Closing):
         raw["ticks"] = list(self._seen.values())
         if self._loop is not None:
             raw["loop.ticks"] = self._seen[self._loop]
-        raw["client"] = time.clock_gettime_ns(self._client)
+        for name, clock in self._clocks.items():
+            raw[name] = time.clock_gettime_ns(clock)
         raw["observer"] = time.process_time_ns()
         return raw
 
@@ -119,6 +129,8 @@ def parse(raw: Raw) -> Sample:
         sample[f"machine.{kind}"] = value
     if "tasks" in raw:
         sample["tasks"] = parse_machine_schedstat(raw["tasks"])
+    if "burner" in raw:
+        sample["burner"] = raw["burner"] / 1e3
     if "loop" in raw:
         sample["loop"] = parse_schedstat(raw["loop"])
         sample["loop.ticks.user"], sample["loop.ticks.system"] = raw["loop.ticks"]

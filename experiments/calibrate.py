@@ -8,7 +8,6 @@ size is exact; see experiments/calibrate_runs.py.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from math import expm1, log1p
@@ -17,26 +16,17 @@ from statistics import fmean, median
 from typing import Any
 
 from experiments import cases, environment, exact_runs, folders, remote
-from experiments.calibrate_runs import BASELINE, PLAN, RUNS, SIZES, TRANSPORT, TWIN, Calibration
+from experiments.calibrate_runs import BASELINE, PLAN, RUNS, SIZES, TWIN, Calibration
 from experiments.errors import ExperimentError
+from experiments.handicap import FIGURES
 from experiments.place import find as find_place
 from experiments.progress import Bar
 from experiments.statistics import LEVEL, Observation, Verdict, judge
 
-# What a handicap is looked for in, and found in at its size.
-FIGURES = {"cpu": "machine_cpu_us", "latency": "p99_us"}
 FALSE_ADVANTAGES = 0.05  # of A/A tries, at most
 FOUND = 0.90  # of the tries with a handicap, at least
 
 Json = dict[str, Any]
-
-
-def parse_injection(text: str) -> tuple[str, float]:
-    """`cpu=+10%` or `latency=+10%`: the handicap's name and share. Raises ValueError."""
-    found = re.fullmatch(r"(cpu|latency)=\+(\d+(?:\.\d+)?)%", text)
-    if not found or not 0 < (share := float(found[2]) / 100) <= 1:
-        raise ValueError(f"{text!r} is neither cpu=+N% nor latency=+N%, N above 0 and up to 100")
-    return found[1], share
 
 
 def run(folder: Path, plan: Calibration) -> Json:
@@ -44,7 +34,7 @@ def run(folder: Path, plan: Calibration) -> Json:
 
     Raises ExperimentError.
     """
-    place = find_place((TRANSPORT,), plan.expected_s, exact=True)
+    place = find_place((plan.transport,), plan.expected_s, exact=True)
     place.check_sees(folder)
     folders.make_empty(folder, PLAN)
     (folder / PLAN).write_text(json.dumps(asdict(plan), indent=2) + "\n")

@@ -1,28 +1,23 @@
 """The runs of a calibration, in the VM under --icount: four arms that serve at the same time.
 
-`baseline` and `twin` are the same; `cpu` and `latency` have a handicap of known size. All are epoll
-with results that fall due (`--executor due`). A load is cut into windows, each of which is a run:
-the windows at the same place in two arms' loads, which have the same arrivals, are a pair. So few
-processes are started, which costs an emulated CPU more than serving; arms take turns load by load,
-in random order.
+`baseline` and `twin` are the same; `cpu` and `latency` have a handicap of known size, as
+handicap.py gives it. All have the same transport, and results that fall due (`--executor due`). A
+load is cut into windows, each of which is a run: the windows at the same place in two arms' loads,
+which have the same arrivals, are a pair. So few processes are started, which costs an emulated CPU
+more than serving; arms take turns load by load, in random order.
 
-The size of a handicap comes from a reference load of the baseline. `cpu`: a process in the
-service's cgroup uses, by its own clock, so much more for each request as is the share of what the
-whole-machine account shows for one; it runs when nothing else wants the CPU, for a server that is
-slower itself would also wake up at other times, and save elsewhere. `latency`: so much more time
-between looks for results as is the share of the P99; at the rate of CONDITION most requests are
-alone, and found at the first look after they came.
+The size of a handicap comes from a reference load of the baseline: it is a share of what the
+whole-machine account shows for a request there, or of the P99.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -32,24 +27,23 @@ from typing import Any
 
 import numpy as np
 
-from experiments.accounts import Accounts, Sample, parse, process_clock, spent
+from experiments.accounts import Accounts, Sample, parse, spent
 from experiments.cases import DUE
 from experiments.errors import ExperimentError
 from experiments.exact_runs import CASES
 from experiments.generator import Generator, Server
-from experiments.measure import thread_names
+from experiments.handicap import Handicap
+from experiments.measure import burn_beside, cgroups, thread_names
 from experiments.plan import Condition, Timing
 from experiments.progress import Report, print_event
 from experiments.records import Records, answered_between, latency_us, read_verified
 from experiments.service import Service
 
-TRANSPORT = "epoll"
 BASELINE, TWIN = "baseline", "twin"
 PLAN, SIZES, RUNS = "calibration.json", "sizes.json", "runs.jsonl"
 CONDITION = Condition(workload=f"{DUE}service_us=20", rate=1000, connections=32)
 WARMUP_S, WINDOW_S, TAIL_S = 0.1, 0.3, 0.2  # so that the load outlasts the last reading
 GUARD_US = 10_000  # next to a reading, which may delay a request
-BURN_EVERY_S = 0.02
 BLOCK = 4  # tries, at most, that a load of each arm makes
 WARM = 5  # windows before anything counts: programs read, slots touched
 START_S, WINDOW_TAKES_S = 15.0, 1.0  # expected, on an emulated CPU
@@ -64,6 +58,7 @@ class Calibration:
     tries: int
     pairs: int
     handicaps: dict[str, float]
+    transport: str = "epoll"
     reference: int = 20  # windows
 
     @property
@@ -83,14 +78,15 @@ def measure(folder: Path, report: Report = print_event) -> None:
     randomness = Random(plan.seed)
     report("calibrate: starting, reference", START_S + plan.reference * WINDOW_TAKES_S)
     with ExitStack() as stack, (folder / RUNS).open("w") as file:
-        arms = {BASELINE: stack.enter_context(serving(folder, BASELINE))}
+        arms = {BASELINE: stack.enter_context(serving(folder, plan.transport, BASELINE))}
         sizes = reference(arms[BASELINE], plan.reference, randomness)
         # In whole instructions, or µs.
         more = {name: share * sizes[name] for name, share in plan.handicaps.items()}
         more = {name: round(us, 0 if name == "latency" else 3) for name, us in more.items()}
         (folder / SIZES).write_text(json.dumps({"reference_us": sizes, "more_us": more}) + "\n")
         for name in (TWIN, *more):
-            arms[name] = stack.enter_context(serving(folder, name, more.get(name, 0.0)))
+            arm = serving(folder, plan.transport, name, more.get(name, 0.0))
+            arms[name] = stack.enter_context(arm)
             arms[name].runs(WARM, randomness.getrandbits(32))
         for first in range(0, plan.tries, BLOCK):
             tries = min(BLOCK, plan.tries - first)
@@ -114,46 +110,20 @@ def reference(arm: Arm, windows: int, randomness: Random) -> dict[str, float]:
 
 
 @contextmanager
-def serving(folder: Path, name: str, more_us: float = 0.0) -> Iterator[Arm]:
+def serving(folder: Path, transport: str, name: str, more_us: float = 0.0) -> Iterator[Arm]:
     """An arm that serves. `more_us`: of the handicap that it is named after."""
-    more = int(more_us) if name == "latency" else 0
-    condition = replace(CONDITION, wake_us=CONDITION.wake_us + more)
-    with Service(TRANSPORT, condition, folder / f"{name}.log", suffix=f"-{name}") as service:
-        burnt = more_us * 1e-6 * CONDITION.rate if name == "cpu" else 0.0
-        yield Arm(folder, service.state(), more, burnt)
-
-
-@contextmanager
-def burning(group: Path, share: float) -> Iterator[int]:
-    """A process in a cgroup that uses this share of a CPU, when nothing else wants it; its id."""
-    pid = os.fork()
-    if not pid:
-        try:
-            (group / "cgroup.procs").write_text("0")
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            began, used = time.monotonic(), time.thread_time()
-            while True:
-                until = used + share * (time.monotonic() - began)
-                while time.thread_time() < until:
-                    pass
-                time.sleep(BURN_EVERY_S)
-        finally:
-            os._exit(1)
-    try:
-        yield pid
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    burnt = more_us * 1e-6 * CONDITION.rate if name == "cpu" else 0.0
+    given = Handicap(burnt, round(more_us) if name == "latency" else 0)
+    with Service(transport, CONDITION, folder / f"{name}.log", suffix=f"-{name}") as service:
+        yield Arm(folder, service.state(), given)
 
 
 class Arm:
-    """A service, and loads for it. `later_us`: its handicap in time; `burnt`: the share of a CPU
-    that is burnt beside it."""
+    """A service with a handicap or none, and loads for it."""
 
-    def __init__(self, folder: Path, state: dict[str, Any], later_us: float, burnt: float) -> None:
+    def __init__(self, folder: Path, state: dict[str, Any], given: Handicap) -> None:
         self._folder, self._server = folder, Server("127.0.0.1", int(state["port"]))
-        self._later_us, self._burnt = later_us, burnt
-        self._groups = {name: Path(path) for name, path in state["cgroups"].items()}
+        self._given, self._state = given, state
         self._threads = list(thread_names(state))
 
     def runs(self, windows: int, seed: int) -> list[dict[str, float]]:
@@ -162,40 +132,34 @@ class Arm:
         Raises ExperimentError when a reply was not the expected one.
         """
         timing = Timing(counting=0.0, settling=WARMUP_S, measured=windows * WINDOW_S + TAIL_S)
-        load = Generator(CONDITION, timing, seed, self._server, self._folder / CASES)
+        load = Generator(
+            CONDITION, timing, seed, self._server, self._folder / CASES, late_us=self._given.late_us
+        )
         os.sync()  # else the kernel writes back during the load
         with ExitStack() as stack:
             memory = stack.enter_context(TemporaryDirectory(dir="/dev/shm"))
-            clock = None
-            if self._burnt:
-                pid = stack.enter_context(burning(self._groups["service"], self._burnt))
-                clock = process_clock(pid)
+            burner = stack.enter_context(self._given.burning(*burn_beside(self._state)))
             stack.enter_context(load.write_to(Path(memory)))
             start_s = load.wait_until_sending() + WARMUP_S
             with Accounts(
-                **self._groups, threads=self._threads, loop=None, client=load.pid
-            ) as accounts:
-                raw, burnt = [], []
+                **cgroups(self._state), threads=self._threads, loop=None, client=load.pid,
+                burner=burner,
+            ) as accounts:  # fmt: skip
+                raw = []
                 for i in range(windows + 1):
                     load.ended(max(start_s + i * WINDOW_S - time.monotonic(), 0))
                     raw.append(accounts.read())
-                    burnt.append(time.clock_gettime_ns(clock) / 1e3 if clock else 0.0)
             load.finish()
             result = json.loads((Path(memory) / "load.json").read_text())
             records = read_verified(Path(memory))
         if result["failures"] or result["warmup"]["failures"]:
             said = f"requests failed: {result['failures']}, {result['warmup']['failures']}"
             raise ExperimentError("calibrate", said, f"see the logs in {self._folder}")
-        windows_of = zip(pairwise(map(parse, raw)), pairwise(burnt), strict=True)
-        return [
-            figures_of(records, *edges, self._later_us, after - before)
-            for edges, (before, after) in windows_of
-        ]
+        late_us = self._given.late_us
+        return [figures_of(records, *edges, late_us) for edges in pairwise(map(parse, raw))]
 
 
-def figures_of(
-    records: Records, first: Sample, last: Sample, later_us: float, burnt_us: float
-) -> dict[str, float]:
+def figures_of(records: Records, first: Sample, last: Sample, late_us: int) -> dict[str, float]:
     """Of the window between two samples of a machine with one CPU; and `injected_us`, the handicap
     of a request in it."""
     answered = answered_between(records, first["at"], last["at"])
@@ -209,5 +173,5 @@ def figures_of(
         "p99_us": float(p99),
         "service_cpu_us": used["service"] / answered,
         "machine_cpu_us": used["machine"] / answered,
-        "injected_us": later_us + burnt_us / answered,
+        "injected_us": late_us + used.get("burner", 0.0) / answered,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from itertools import chain
 from pathlib import Path
 
 from experiments import cases, environment, folders, measure, records, remote
@@ -77,8 +78,9 @@ def run(plan: Plan, place: Place, raw: Path) -> None:
     unfinished = left(raw, plan)
     if unfinished:
         command = [*place.prefix, place.python, "-m", "experiments", "measure", str(raw.absolute())]
-        with Bar(place.boot_s + len(unfinished) * measure.run_seconds(plan)) as bar:
+        count = len(unfinished) + len(list(plan.references()))
+        with Bar(place.boot_s + count * measure.run_seconds(plan)) as bar:
             bar.phase("booting the VM" if place.boot_s else "starting", place.boot_s)
             remote.run(command, raw, bar)
-    for done in plan.runs():
+    for done in chain(plan.references(), plan.runs()):
         records.keep(raw / done.name)

@@ -12,12 +12,12 @@ import math
 import random
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from experiments import cases, llm
+from experiments import cases, handicap, llm
 from experiments.errors import ExperimentError
 from experiments.plan import (
     CLOSED,
@@ -69,6 +69,15 @@ def rate(value: Any) -> dict[str, float]:
     return {"rate": float(value)}
 
 
+def inject(value: Any) -> dict[str, float]:
+    """A handicap, or several."""
+    listed = value if type(value) is list else [value]
+    try:
+        return handicap.parse(map(text, listed))
+    except ValueError as error:
+        raise ValueError(str(error.args[0]), 'take "cpu=+10%", "latency=+10%" or both') from None
+
+
 def text(value: Any) -> str:
     """Some words."""
     if type(value) is not str or not value:
@@ -117,6 +126,7 @@ TOP: Mapping[str, Check] = {
     "warmup_s": seconds,
     "measured_s": seconds,
     "exact": flag,
+    "inject": inject,
 }
 CONDITION: Mapping[str, Check] = {
     "workload": text,
@@ -170,9 +180,9 @@ class Reader:
             self.fail(f"{key} = {value!r} {said}", do)
 
 
-def read(path: Path, exact: bool = False) -> Plan:
-    """The plan of a file, with a new seed where it names none; `exact` as if the file said so.
-    Raises ExperimentError."""
+def read(path: Path, exact: bool = False, injected: Sequence[str] = ()) -> Plan:
+    """The plan of a file, with a new seed where it names none; `exact` as if the file said so, and
+    `injected` in place of what it says. Raises ExperimentError."""
     reader = Reader(path)
     values = reader.values()
     reader.known(values, [*TOP, *TABLES], "")
@@ -185,7 +195,9 @@ def read(path: Path, exact: bool = False) -> Plan:
     transports = read_transports(reader, values.get("transports", list(TRANSPORTS)))
     for one in conditions:
         check_served(reader, transports, one)
-    return Plan(
+    if injected:
+        top["inject"] = reader.checked("inject", inject, list(injected))
+    plan = Plan(
         seed=top.get("seed", random.SystemRandom().getrandbits(31)),
         pairs=top.get("pairs", 5),
         transports=transports,
@@ -193,7 +205,20 @@ def read(path: Path, exact: bool = False) -> Plan:
         timing=read_timing(top),
         asks=top["asks"],
         exact=exact or top.get("exact", False),
+        inject=top.get("inject", {}),
     )
+    check_handicap(reader, plan)
+    return plan
+
+
+def check_handicap(reader: Reader, plan: Plan) -> None:
+    """Raises ExperimentError for a handicap that no arm can have."""
+    if plan.inject and len(plan.transports) < 2:
+        reader.fail("inject gives one of two arms a handicap", "name two transports, or one twice")
+    closed = any(one.rate == CLOSED and not one.share for one in plan.points.values())
+    if "latency" in plan.inject and closed:
+        reader.fail("inject = latency sends late what was due, and in a closed loop nothing is due",
+                    "take a rate, or inject cpu")  # fmt: skip
 
 
 def read_timing(top: Mapping[str, Any]) -> Timing:

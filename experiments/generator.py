@@ -41,10 +41,11 @@ class Generator:
 
     def __init__(
         self, condition: Condition, timing: Timing, seed: int, server: Server, cases: Path,
-        prefix: Sequence[str] = (),
+        prefix: Sequence[str] = (), late_us: int = 0,
     ) -> None:  # fmt: skip
         self._timing = timing
         loop = ["--rate", str(condition.rate), "--arrivals", "poisson"]
+        loop += ["--late-us", str(late_us)] if late_us else []
         self.command = [
             *prefix, str(programs.native_program("load")),
             "--host", server.address, "--port", str(server.port), "--cases", str(cases),

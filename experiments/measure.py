@@ -13,17 +13,19 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from experiments import environment, llm, system_calls
+from experiments import environment, handicap, llm, system_calls
 from experiments.accounts import Accounts, Raw
 from experiments.errors import ExperimentError
 from experiments.generator import Generator, Server
+from experiments.handicap import Handicap
 from experiments.idle_interrupts import IdleInterrupts
 from experiments.plan import CLOSED, SLOTS, VLLM, Condition, Plan, Run, Timing
 from experiments.progress import Mark, Report, print_event, print_mark
@@ -79,13 +81,13 @@ def measure(raw: Path, report: Report = print_event, mark: Mark = print_mark) ->
     keep_environment(raw / ENVIRONMENT)
     total = plan.run_count()
     idle = IdleInterrupts()
-    for run in plan.runs():
+    for run in chain(plan.references(), plan.runs()):
         folder = raw / run.name
         if complete(folder):
             continue
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        title = f"run {run.number} of {total}, {run.arm}"
+        title = f"run {run.number} of {total}, {run.arm}" if run.pair else f"reference, {run.arm}"
 
         def phase(name: str, seconds: float, title: str = title) -> None:
             report(f"{title}: {name}", seconds * (EXACT_SLOWER if plan.exact else 1))
@@ -126,14 +128,17 @@ def measure_run(
     began = time.strftime("%Y-%m-%d %H:%M:%S %z")
     with serving(run.transport, condition, folder / "service.log") as (service, server, prefix):
         cases = requests(folder.parent, plan, condition, server)
-        load = Generator(condition, plan.timing, run.seed, server, cases, prefix)
+        given = handicap.of_run(plan, run, folder.parent)
+        load = Generator(condition, plan.timing, run.seed, server, cases, prefix, given.late_us)
+        load.write_to(folder)
         state = service.state()
-        seen, samples = observe(load.write_to(folder), state, plan.timing, idle, report, mark)
+        seen, samples = observe(load, state, plan.timing, idle, given, report, mark)
         report("stopping", STOP_S)
         (folder / "counters.json").write_text(service.counters())
     write_json(folder / "samples.json", samples)
     facts = {
         **asdict(run), "began": began, "rate": condition.rate, **seen, "cpus": environment.cpus(),
+        "handicap": asdict(given),
         "commands": {"service": service.command, "load": load.command},
     }  # fmt: skip
     write_json(folder / RUN, facts)
@@ -248,6 +253,7 @@ def observe(
     state: dict[str, Any],
     timing: Timing,
     idle: IdleInterrupts,
+    given: Handicap,
     report: Report,
     mark: Callable[[], None],
 ) -> tuple[dict[str, Any], list[Raw]]:
@@ -262,6 +268,7 @@ def observe(
         with SystemCalls(() if unknown else names) as counted, idle:
             began = time.monotonic()
             stack.enter_context(load)
+            burner = stack.enter_context(given.burning(*burn_beside(state)))
             sending = load.wait_until_sending()
             idle.start()
             load.ended(timing.counting)
@@ -270,7 +277,11 @@ def observe(
         start_s = sending + timing.warmup
         load.ended(max(start_s - time.monotonic(), 0))
         report("measuring", timing.measured)
-        samples = sample(load, state, names, start_s, timing.measured, mark)
+        accounts = partial(
+            Accounts, **cgroups(state), threads=names, loop=state.get("loop_tid"), client=load.pid,
+            burner=burner,
+        )  # fmt: skip
+        samples = sample(load, accounts, start_s, timing.measured, mark)
         load.finish()
     threads = [{"name": names[tid], "calls": calls} for tid, calls in counted.counts.items()]
     calls = {"seconds": seconds, "threads": threads, "unknown": unknown}
@@ -279,19 +290,16 @@ def observe(
 
 def sample(
     load: Generator,
-    state: dict[str, Any],
-    threads: Iterable[int],
+    accounts_of_all: Callable[[], Accounts],
     start_s: float,
     length_s: float,
     mark: Callable[[], None],
 ) -> list[Raw]:
     """Readings of the accounts, from EDGE_S after the start to EDGE_S before the end, and a mark
     with each. Less when the generator ends. Raises ExperimentError."""
-    groups = {name: Path(path) for name, path in state["cgroups"].items()}
     samples: list[Raw] = []
     try:
-        loop = state.get("loop_tid")
-        with Accounts(**groups, threads=threads, loop=loop, client=load.pid) as accounts:
+        with accounts_of_all() as accounts:
             for i in range(SAMPLES):
                 due = start_s + EDGE_S + i * (length_s - 2 * EDGE_S) / (SAMPLES - 1)
                 if load.ended(max(due - time.monotonic(), 0)):
@@ -304,6 +312,16 @@ def sample(
                 "read the CPU accounts", str(error), "see service.log: has the service ended?"
             ) from error
     return samples
+
+
+def cgroups(state: dict[str, Any]) -> dict[str, Path]:
+    """The service's and the executor's."""
+    return {name: Path(path) for name, path in state["cgroups"].items()}
+
+
+def burn_beside(state: dict[str, Any]) -> tuple[Path, int]:
+    """Where a handicap burns: the cgroup, and a process with the CPUs."""
+    return cgroups(state)["service"], int(state["supervisor"]["pid"])
 
 
 def thread_names(state: dict[str, Any]) -> dict[int, str]:

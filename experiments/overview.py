@@ -37,10 +37,29 @@ def sentences(summary: Json) -> list[str]:
     if len(summary["arms"]) == 1:
         return ["There is one arm, so nothing is compared."]
     words = [verdict["words"] for verdict in summary["verdicts"]]
+    words += [line for verdict in summary["verdicts"] for line in of_handicap(summary, verdict)]
     judged = {verdict["point"] for verdict in summary["verdicts"]}
     none = [point for point in summary["points"] if point not in judged]
     few = f"fewer than {LEAST_PAIRS} whole pairs of valid runs, so no verdict."
     return words + [f"At {point} there are {few}" for point in none]
+
+
+def of_handicap(summary: Json, verdict: Json) -> list[str]:
+    """What was added to an arm on purpose, and, where the arms are equal but for that, whether the
+    interval has it."""
+    transports = dict(zip(summary["arms"], summary["plan"]["transports"], strict=True))
+    baseline, arm = summary["arms"][0], verdict["arm"]
+    lines = []
+    for figure, share in summary["injected"].get(verdict["point"], {}).items():
+        if arm != summary["arms"][-1]:
+            continue
+        effect = Effect(**verdict["effects"][figure])
+        held = "holds" if effect.low <= share <= effect.high else "does not hold"
+        line = f"At {verdict['point']} {arm} had a handicap of {share:+.1%} {FIGURES[figure]}"
+        if transports[arm] == transports[baseline]:
+            line += f"; the interval, {effect}, {held} it"
+        lines.append(line + ".")
+    return lines
 
 
 def _cell(verdict: Json, baseline: str, name: str) -> str:

@@ -82,6 +82,7 @@ class Plan:
     timing: Timing = Timing()
     asks: str = ""
     exact: bool = False  # on one emulated CPU, where a nanosecond of run time is an instruction
+    inject: dict[str, float] = field(default_factory=dict)  # see handicap.py; of `handicapped`
 
     @property
     def arms(self) -> dict[str, str]:
@@ -91,6 +92,18 @@ class Plan:
             before = self.transports[:i].count(transport)
             arms[f"{transport}{before + 1}" if before else transport] = transport
         return arms
+
+    @property
+    def handicapped(self) -> str:
+        """The arm that has a handicap, where there is one: the last."""
+        return list(self.arms)[-1]
+
+    def references(self) -> Iterator[Run]:
+        """Where an arm has a handicap: runs before all others, of the baseline, one a point, which
+        the handicap is a share of. They are no pairs, and judged by nobody."""
+        baseline = next(iter(self.arms))
+        for point in self.points if self.inject else ():
+            yield Run(0, point, 0, baseline, self.arms[baseline], self.seed)
 
     def runs(self) -> Iterator[Run]:
         """The runs in order. One pair of every point, in random order, then the next pair of every
@@ -108,7 +121,7 @@ class Plan:
                     yield Run(number, point, pair, arm, arms[arm], seed)
 
     def run_count(self) -> int:
-        """How many that are."""
+        """How many that are, references aside."""
         return len(self.points) * self.pairs * len(self.transports)
 
     def write(self, raw: Path) -> None:
@@ -159,7 +172,8 @@ def _words(of: Condition) -> dict[str, str]:
 
 
 def _make(kind: type[Any], values: dict[str, Any]) -> Any:
-    known = {one.name for one in fields(kind)}
-    if not values.keys() <= known:
-        raise ValueError(f"{kind.__name__} has {sorted(known)}, the file has {sorted(values)}")
+    # What a file of an older version lacks has its default: it was so before there was a choice.
+    unknown = values.keys() - {one.name for one in fields(kind)}
+    if unknown:
+        raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
     return kind(**values)

@@ -46,8 +46,9 @@ def of_points(out: Path) -> Json:
 
 
 def with_verdicts(out: Path) -> Json:
-    """The summary of an experiment, with `verdicts`. Raises ExperimentError."""
-    from experiments.verdicts import as_json
+    """The summary of an experiment, with `verdicts` and what was `injected`. Raises
+    ExperimentError."""
+    from experiments.verdicts import as_json, injected
 
     summary = summarise(out / RAW)
-    return {**summary, "verdicts": as_json(summary)}
+    return {**summary, "verdicts": as_json(summary), "injected": injected(summary)}

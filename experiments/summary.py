@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.accounts import Sample, parse, spent, within
 from experiments.errors import ExperimentError
+from experiments.handicap import injected
 from experiments.hypervisor import kept
 from experiments.measure import ENVIRONMENT, RUN, complete
 from experiments.plan import Plan, Run, labels
@@ -112,6 +113,7 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
     if "us" in idle:
         used["idle"] = idle["us"] / idle["seconds"] * used["at"] / 1e6
     calls = facts["system_calls"]
+    late_us = facts.get("handicap", {}).get("late_us", 0)
     counters = json.loads((folder / "counters.json").read_text())["counters"]
     return {
         "arm": run.arm,
@@ -123,6 +125,7 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         "verified": load["verified"],
         "failures": load["failures"],
         "throughput_rps": load["throughput_rps"],
+        "injected_us": injected(used, answered, late_us),
         "latency_us": {key: load["latency_us"][key] for key in PERCENTILES},
         "streams": load.get("streams"),
         "cpu_us_per_request": per_request(used, answered),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from math import expm1, log1p
+from statistics import fmean
 
 from experiments.errors import ExperimentError
+from experiments.handicap import FIGURES as FIGURES_OF_HANDICAPS
 from experiments.means import Json
 from experiments.statistics import (
     FIGURES,
@@ -91,6 +94,24 @@ def as_json(summary: Json) -> list[Json]:
         for arm, verdicts in judged(summary).items()
         for verdict in verdicts
     ]
+
+
+def injected(summary: Json) -> dict[str, dict[str, float]]:
+    """By point and figure, what the arm with a handicap had in addition, as a share of the
+    baseline's and as statistics.Effect has it; nothing where there was no handicap."""
+    baseline, arm = summary["arms"][0], summary["arms"][-1]
+    logarithms: dict[tuple[str, str], list[float]] = {}
+    for runs in whole_pairs(summary) if summary["plan"].get("inject") else ():
+        of = {run["arm"]: run for run in runs}
+        without = figures(of[baseline])
+        for name, us in of[arm]["injected_us"].items():
+            figure = FIGURES_OF_HANDICAPS[name]
+            share = log1p(us / without[figure])
+            logarithms.setdefault((of[arm]["point"], figure), []).append(share)
+    found: dict[str, dict[str, float]] = {}
+    for (point, figure), shares in logarithms.items():
+        found.setdefault(point, {})[figure] = expm1(fmean(shares))
+    return found
 
 
 def means(seen: list[Observation], point: str) -> dict[str, dict[str, float]]:

@@ -125,11 +125,11 @@ class Arm:
     def look(self, events: Events) -> None:
         """The three windows, and the load's end; leaves seen.json. Raises ExperimentError."""
         groups = {"service": list(self._pids()), "client": [self._load.pid]}
-        cgroups = {name: Path(path) for name, path in self._state["cgroups"].items()}
+        service, executor = (Path(self._state["cgroups"][one]) for one in ("service", "executor"))
         loop = self._state.get("loop_tid")
         begin = self._load.wait_until_sending() + WARM_S
         with (
-            Accounts(**cgroups, threads=self._names, loop=loop, client=self._load.pid) as accounts,
+            Accounts(service, executor, self._names, loop, self._load.pid) as accounts,
             Sampler(self._asked.period_ns) as sampler,
         ):
             self._accounts = accounts

@@ -27,14 +27,22 @@ def command() -> None:
 @click.option("--out", type=FOLDER, help="Folder for it. [default: build/ab/NAME]")
 @click.option("--resume", is_flag=True, help="Go on with it where it was interrupted.")
 @click.option("--exact", is_flag=True, help="Count instructions, in the VM on one emulated CPU.")
-def run_command(file: Path, out: Path | None, resume: bool, exact: bool) -> int:
+@click.option(
+    "--inject",
+    multiple=True,
+    metavar="WHAT=+N%",
+    help="A handicap for the last arm, to see it found: cpu=+10% or latency=+10%.",
+)
+def run_command(
+    file: Path, out: Path | None, resume: bool, exact: bool, inject: tuple[str, ...]
+) -> int:
     """Runs the experiment in FILE, or the project's own of that name, and reports.
 
     It runs on this host if that can run all transports, else in the VM.
     """
     from experiments import ab
 
-    return told(lambda: ab.run(file, out, resume, exact))
+    return told(lambda: ab.run(file, out, resume, exact, inject))
 
 
 @command.command("report")

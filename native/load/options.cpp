@@ -42,6 +42,7 @@ bool choice(std::string_view text, std::string_view first, std::string_view seco
 }
 
 constexpr double longest_s = 1e6;
+constexpr uint64_t most_late_us = 60'000'000;
 constexpr uint32_t most_connections = 1 << 20;
 constexpr uint64_t most_requests = std::numeric_limits<uint32_t>::max();
 
@@ -81,6 +82,10 @@ const Row rows[] = {
      [](Options &o, std::string_view v) { o.deal_at_random = choice(v, "round-robin", "random"); }},
     {"closed", nullptr, "closed loop: each connection keeps --depth requests unanswered",
      [](Options &o, std::string_view) { o.closed = true; }},
+    {"late-us", "US", "handicap, open loop: send so long after the time that latency counts from",
+     [](Options &o, std::string_view v) {
+         o.late_ns = 1000 * number<uint64_t>(v, 0, most_late_us);
+     }},
     {"spin", nullptr, "do not sleep until the next request: less jitter, a whole core",
      [](Options &o, std::string_view) { o.spin = true; }},
     {"warmup", "SECONDS", "sent and verified before measuring begins (0)",
@@ -134,6 +139,8 @@ void check(const Options &o) {
             "Give --cases FILE to check replies, --echo against an echo server");
     require((o.rate > 0) != o.closed, "exactly one of --rate and --closed is needed",
             "Give --rate R for an open loop, --closed for a closed one");
+    require(!o.closed || o.late_ns == 0, "--late-us is for an open loop",
+            "In a closed one a request counts from when it was sent");
     require((o.duration_s > 0) != (o.requests > 0),
             "exactly one of --duration and --requests is needed", "Say how long to measure");
     require(o.openai.empty() || (o.depth == 1 && !o.echo),

@@ -27,6 +27,7 @@ struct Options {
     bool deal_at_random = false;
     bool closed = false;
     bool spin = false;
+    uint64_t late_ns = 0; // sent so long after the intended time, from which latency counts
 
     double warmup_s = 0;
     double duration_s = 0;

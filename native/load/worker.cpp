@@ -67,7 +67,7 @@ void Worker::dispatch(uint64_t now) {
     for (; !schedule_.exhausted(); schedule_.advance()) {
         Arrival arrival = schedule_.next();
         uint64_t due_ns = start_ns_ + arrival.offset_ns;
-        if (due_ns > now)
+        if (due_ns + options_.late_ns > now)
             return;
         enqueue(arrival, due_ns, now);
     }
@@ -91,7 +91,7 @@ uint32_t Worker::new_request(uint32_t index, uint32_t connection, uint64_t due_n
     request.record.connection = connection;
     request.record.status = pending_word;
     request.record.case_index = static_cast<uint16_t>(choice % cases_.size());
-    request.dispatched_ns = now;
+    request.dispatched_ns = now - options_.late_ns; // meant to be late, it is no lag
     request.index = index;
     return static_cast<uint32_t>(log_.size() - 1);
 }
@@ -147,7 +147,7 @@ uint64_t Worker::next_event_ns() const {
     if (sending_ && options_.spin)
         return 0;
     if (sending_ && !options_.closed)
-        next = start_ns_ + schedule_.next().offset_ns;
+        next = start_ns_ + schedule_.next().offset_ns + options_.late_ns;
     else if (sending_)
         next = options_.requests ? now_ns() + second_ns / 10 : end_ns_;
     else if (log_.size() == replies_.settled())

@@ -88,6 +88,16 @@ def record_run(
     write(folder / "counters.json", {"counters": counters(count)})
 
 
+def give_handicap(folder: Path, cpu_us: float, late_us: int) -> None:
+    """To a run: what was injected, a request; its figures stay as they are."""
+    readings = json.loads((folder / "samples.json").read_text())
+    for reading in readings:
+        reading["burner"] = round(reading["at"] / 1e9 * RATE * cpu_us * 1e3)
+    write(folder / "samples.json", readings)
+    run = json.loads((folder / "run.json").read_text())
+    write(folder / "run.json", {**run, "handicap": {"burnt": 0.1, "late_us": late_us}})
+
+
 def load_result(plan: Plan, count: int, failures: dict[str, int]) -> dict[str, Any]:
     verified = count - sum(failures.values())
     percentiles = dict.fromkeys(("p50", "p90", "p99", "p999", "max"), float(LATENCY_US))

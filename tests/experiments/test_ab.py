@@ -20,6 +20,7 @@ from experiments.experiment_file import read
 from experiments.place import Place
 from experiments.plan import Condition, Plan, Run, numbered
 from experiments.progress import Report
+from experiments.report import with_verdicts
 from experiments.summary import summarise
 from experiments.verdicts import as_json, to_confirm
 from loader.cli import cli
@@ -105,6 +106,25 @@ def test_a_confirmation_is_shown_beside(out: Path) -> None:
     page = (out / "report.html").read_text()
     assert "Run afterwards with seed 12" in page
     assert "At p02 no advantage is shown" in page
+
+
+def test_a_handicap_and_whether_it_was_found(tmp_path: Path) -> None:
+    """130 µs of CPU a request are 10 % of the VM's 1,300; 50 µs are that of P99, which stayed."""
+    plan = Plan(5, 2, ("bpf", "bpf"), asks="Why?", inject={"cpu": 0.1, "latency": 0.1})
+    raw = tmp_path / "raw"
+    recorded.record(raw, plan, None, lambda run: recorded.VM_US * (1.1 if "2" in run.arm else 1))
+    for folder in raw.glob("*-bpf2"):
+        recorded.give_handicap(folder, 130, 50)
+    (verdict,) = with_verdicts(tmp_path)["verdicts"]
+    assert verdict["effects"]["machine_cpu_us"]["estimate"] == pytest.approx(0.10, abs=0.001)
+    found = with_verdicts(tmp_path)["injected"]["p01"]
+    assert found == {
+        "machine_cpu_us": pytest.approx(0.10, abs=0.001),
+        "p99_us": pytest.approx(0.10),
+    }
+    page = command("show", tmp_path).output
+    assert "At p01 bpf2 had a handicap of +10.0% P99; the interval, +0.0%" in page
+    assert "does not hold it" in page
 
 
 def test_list_and_show(out: Path) -> None:

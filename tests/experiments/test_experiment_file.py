@@ -94,6 +94,10 @@ def test_work_without_a_workload_is_that_of_the_default(tmp_path: Path) -> None:
         ('condition.workload = "gemm:k=0"', "condition.workload = 'gemm:k=0': ", "correct"),
         ('condition.workload = "due:us=2"', "it is not due:service_us=N", "correct workload"),
         ("exact = 1", "exact = 1 is neither true nor false", "take true or false"),
+        ('inject = "cpu"', "'cpu' is neither cpu=+N% nor latency=+N%", 'take "cpu=+10%"'),
+        ("inject = 10", "inject = 10 is not a text", 'take "cpu=+10%"'),
+        ('inject = "cpu=+9%"\ntransports = ["bpf"]', "gives one of two arms", "one twice"),
+        ('inject = "latency=+9%"\ncondition = { rate = "closed", depth = 1 }', "closed", "cpu"),
         ("=", "it is not TOML: ", "correct it there"),
     ],
 )
@@ -124,6 +128,15 @@ def test_counting_instructions_is_asked_for_in_either_place(tmp_path: Path) -> N
     assert not read(tmp_path, "").exact
     assert read(tmp_path, "", exact=True).exact
     assert read(tmp_path, "exact = true").exact
+
+
+def test_a_handicap_is_asked_for_in_either_place(tmp_path: Path) -> None:
+    assert read(tmp_path, 'inject = ["cpu=+10%", "latency=+5%"]').inject == {
+        "cpu": pytest.approx(0.10),
+        "latency": pytest.approx(0.05),
+    }
+    file = tmp_path / "why.toml"
+    assert experiment_file.read(file, injected=["cpu=+20%"]).inject == {"cpu": pytest.approx(0.2)}
 
 
 def test_limits_are_those_of_the_page() -> None:

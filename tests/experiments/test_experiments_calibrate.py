@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from experiments import __main__ as entry
-from experiments import calibrate, calibrate_runs
+from experiments import calibrate, calibrate_runs, handicap
 from experiments.calibrate_runs import BASELINE, TWIN, Calibration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,8 +74,7 @@ def test_damaged_raw_data(tmp_path: Path) -> None:
 
 
 def test_injections() -> None:
-    assert calibrate.parse_injection("cpu=+10%") == ("cpu", 0.10)
-    assert calibrate.parse_injection("latency=+2.5%") == ("latency", 0.025)
+    assert handicap.parse(["cpu=+10%", "latency=+2.5%"]) == {"cpu": 0.10, "latency": 0.025}
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu=10%", "cpu=+0%", "cpu=+101%", "memory=+10%"])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
         Timing(measured=0.5),
         "Why?",
         True,
+        {"cpu": 0.1},
     )
     plan.write(tmp_path)
     assert Plan.read(tmp_path) == plan
@@ -58,8 +61,27 @@ def test_a_plan_of_another_version_is_refused(tmp_path: Path) -> None:
     Plan(3).write(tmp_path)
     file = tmp_path / "plan.json"
     file.write_text(file.read_text().replace('"wake_us"', '"wake_ms"'))
-    with pytest.raises(ValueError, match="wake_us"):
+    with pytest.raises(ValueError, match="Condition has no wake_ms"):
         Plan.read(tmp_path)
+
+
+def test_what_a_plan_had_no_choice_of_then_has_its_default(tmp_path: Path) -> None:
+    Plan(3, 7).write(tmp_path)
+    file = tmp_path / "plan.json"
+    values = json.loads(file.read_text())
+    del values["inject"], values["points"]["p01"]["share"]
+    file.write_text(json.dumps(values))
+    assert Plan.read(tmp_path) == Plan(3, 7)
+
+
+def test_a_handicap_is_the_last_arms_by_a_reference_of_each_point() -> None:
+    conditions = numbered(Condition(rate=rate) for rate in (10, 20))
+    plan = Plan(9, 2, ("bpf", "bpf"), conditions, inject={"cpu": 0.1})
+    assert plan.handicapped == "bpf2"
+    found = [(run.point, run.arm, run.pair) for run in plan.references()]
+    assert found == [("p01", "bpf", 0), ("p02", "bpf", 0)]
+    assert {run.name for run in plan.references()}.isdisjoint(run.name for run in plan.runs())
+    assert list(replace(plan, inject={}).references()) == []
 
 
 def test_points_and_arms_are_shuffled_within_each_pair() -> None:

@@ -81,6 +81,10 @@ def test_no_cases_file(tmp_path: Path) -> None:
         ),
         (("--port", "9", "--echo", "--closed"), "exactly one of --duration and --requests"),
         ((*RUN, "--echo", "--duration", "1"), "exactly one of --duration and --requests"),
+        (
+            ("--port", "9", "--echo", "--closed", "--duration", "1", "--late-us", "1"),
+            "--late-us is for an open loop",
+        ),
         ((*RUN, "--echo", "--rate", "fast"), "'fast' is not a number"),
         ((*RUN, "--echo", "--rate", "nan"), "is not between"),
         ((*RUN, "--echo", "--rate=-1"), "is not between"),

@@ -54,6 +54,17 @@ def test_a_frozen_server_shows_in_every_request_it_delayed(cases: Path, tmp_path
     assert found["uncorrected_latency_us"]["p90"] < found["latency_us"]["p90"] / 2
 
 
+def test_a_handicap_is_in_the_latency_and_no_lag(cases: Path, tmp_path: Path) -> None:
+    with StandIn(echo) as server:
+        shape = ("--rate", "200", "--requests", "100", "--connections", "4")
+        ended = load(server.port, cases, tmp_path, *shape, "--late-us", "200000")
+    assert ended.clean, ended.errors
+    late = ended.records["sent_ns"].astype(np.int64) - ended.records["intended_ns"]
+    assert late.min() >= 200e6
+    assert ended.result["latency_us"]["p50"] == pytest.approx(200e3, rel=0.25)
+    assert ended.result["own_lag_us"]["p50"] < 50e3
+
+
 def test_the_longest_latency_is_the_true_one(cases: Path, tmp_path: Path) -> None:
     async def behaviour(session: Session) -> None:
         async for request in session:
