@@ -11,7 +11,7 @@ from experiments import experiment, experiment_file, measure, place
 from experiments.errors import ExperimentError
 from experiments.experiment import RAW
 from experiments.means import Json
-from experiments.plan import Plan, labels
+from experiments.plan import SSH, Plan, labels
 from experiments.report import CONFIRM, of_points, with_verdicts
 from experiments.summary import of_point, summarise
 from experiments.verdicts import to_confirm
@@ -43,8 +43,8 @@ def run_plan(plan: Plan, out: Path, resume: bool, of: str) -> None:
         plan = experiment.check_the_same(raw, plan)
     expected_s = measure.run_seconds(plan) * plan.run_count()
     where = place.find(plan.transports, expected_s, plan.exact)
+    check_place(plan, where, of)
     where.check_sees(raw)
-    check_cpus(plan, where, of)
     if not begun:
         experiment.prepare(raw, plan)
     print(f"{describe(plan)}, seed {plan.seed}, {where.why}")
@@ -52,9 +52,16 @@ def run_plan(plan: Plan, out: Path, resume: bool, of: str) -> None:
     of_points(out)
 
 
-def check_cpus(plan: Plan, where: place.Place, of: str) -> None:
-    """Raises ExperimentError when a condition wants more CPUs than there are."""
+def check_place(plan: Plan, where: place.Place, of: str) -> None:
+    """Raises ExperimentError when a condition wants more CPUs than there are, or another machine
+    where none can be reached."""
     for one in plan.points.values():
+        if one.topology.startswith(SSH) and where.shared:
+            raise ExperimentError(
+                f"use the experiment {of}",
+                f"condition.topology = {one.topology!r}, but it runs {where.why}: no network there",
+                "run it on a machine that can run the transports itself, without --exact",
+            )
         if one.service_cpus >= where.cpus:
             raise ExperimentError(
                 f"use the experiment {of}",

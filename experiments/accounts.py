@@ -47,8 +47,8 @@ class Accounts(Closing):
     """The accounts of one run, open for reading again and again.
 
     `service` and `executor` are cgroups, `threads` the ids of the service's threads, `loop` is one
-    of these, or None; `client` is the load generator's process id, `burner` that of a handicap.
-    Raises OSError when one is gone, ExperimentError without taskstats.
+    of these, or None; `client` is the load generator's process id, where it is one of this machine,
+    `burner` that of a handicap. Raises OSError when one is gone, ExperimentError without taskstats.
     """
 
     def __init__(
@@ -57,13 +57,12 @@ class Accounts(Closing):
         executor: Path,
         threads: Iterable[int],
         loop: int | None,
-        client: int,
+        client: int | None,
         burner: int | None = None,
     ) -> None:
         self._threads, self._loop = tuple(threads), loop
-        self._clocks = {"client": process_clock(client)}
-        if burner is not None:
-            self._clocks["burner"] = process_clock(burner)
+        processes = {"client": client, "burner": burner}
+        self._clocks = {name: process_clock(pid) for name, pid in processes.items() if pid}
         paths = {
             "service": service / "cpu.stat",
             "executor": executor / "cpu.stat",
@@ -122,15 +121,14 @@ def parse(raw: Raw) -> Sample:
         "service.ticks.user": sum(user for user, _ in raw["ticks"]),
         "service.ticks.system": sum(system for _, system in raw["ticks"]),
         "executor": parse_cpu_stat(raw["executor"]),
-        "client": raw["client"] / 1e3,
         "observer": raw["observer"] / 1e3,
     }
     for kind, value in parse_proc_stat(raw["machine"]).items():
         sample[f"machine.{kind}"] = value
     if "tasks" in raw:
         sample["tasks"] = parse_machine_schedstat(raw["tasks"])
-    if "burner" in raw:
-        sample["burner"] = raw["burner"] / 1e3
+    for name in {"client", "burner"} & raw.keys():
+        sample[name] = raw[name] / 1e3
     if "loop" in raw:
         sample["loop"] = parse_schedstat(raw["loop"])
         sample["loop.ticks.user"], sample["loop.ticks.system"] = raw["loop.ticks"]

@@ -22,6 +22,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import (
     CLOSED,
     SLOTS,
+    SSH,
     TRANSPORTS,
     VLLM,
     WAKE_POLICIES,
@@ -103,6 +104,13 @@ def one_of(*choices: str) -> Check:
     return check
 
 
+def topology(value: Any) -> str:
+    """One of ours, or a host to reach by ssh."""
+    if type(value) is str and re.fullmatch(rf"{SSH}[^\s-]\S*", value):
+        return value
+    return str(one_of(*TOPOLOGIES, f"{SSH}HOST")(value))
+
+
 def netem(value: Any) -> dict[str, Any]:
     """What happens to packets: parameters of topology.Netem."""
     from experiments.topology import Netem
@@ -137,7 +145,7 @@ CONDITION: Mapping[str, Check] = {
     "wake_us": whole(1, 1_000_000),
     "wake_policy": one_of(*WAKE_POLICIES),
     "service_cpus": whole(0, 1024),
-    "topology": one_of(*TOPOLOGIES),
+    "topology": topology,
     "congestion": text,
     "netem": netem,
 }
@@ -271,6 +279,12 @@ def combinations(reader: Reader, table: Mapping[str, Any]) -> Iterator[Condition
                 f"condition.depth = {one.depth} on {one.connections} connections in a closed loop: "
                 f"more requests than the {SLOTS} that a service holds",
                 f"take depth = {max(1, SLOTS // one.connections)} or less",
+            )
+        if one.topology.startswith(SSH) and (one.congestion or one.netem):
+            reader.fail(
+                f"condition.topology = {one.topology!r} with netem or congestion, which would "
+                "change the networks of both machines",
+                "set them up there, and leave them out here",
             )
         yield one
 

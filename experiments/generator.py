@@ -41,13 +41,14 @@ class Generator:
 
     def __init__(
         self, condition: Condition, timing: Timing, seed: int, server: Server, cases: Path,
-        prefix: Sequence[str] = (), late_us: int = 0,
+        prefix: Sequence[str] = (), late_us: int = 0, program: Path | None = None,
     ) -> None:  # fmt: skip
         self._timing = timing
+        self.clock_ahead_ns = 0  # this machine's clock, of the generator's
         loop = ["--rate", str(condition.rate), "--arrivals", "poisson"]
         loop += ["--late-us", str(late_us)] if late_us else []
         self.command = [
-            *prefix, str(programs.native_program("load")),
+            *prefix, str(program or programs.native_program("load")),
             "--host", server.address, "--port", str(server.port), "--cases", str(cases),
             "--connections", str(condition.connections), "--depth", str(condition.depth),
             *(["--closed"] if condition.rate == CLOSED else loop), "--warmup", str(timing.warmup),
@@ -60,6 +61,12 @@ class Generator:
         self.command += ["--json", str(folder / "load.json")]
         self.command += ["--records", str(folder / "records.bin")]
         return self
+
+    @property
+    def client(self) -> int | None:
+        """The process whose CPU clock is an account; None where the result alone says what it
+        used."""
+        return self.pid
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -78,7 +85,12 @@ class Generator:
                 break
             if len(list(tasks.iterdir())) > 1:
                 return time.monotonic()
-        raise ExperimentError(
+        raise self.not_begun()
+
+    @staticmethod
+    def not_begun() -> ExperimentError:
+        """For a load that does not come to sending."""
+        return ExperimentError(
             "see the load begin", f"it had not opened its connections after {CONNECT_S:g} s",
             "see service.log, and whether the machine is overloaded",
         )  # fmt: skip

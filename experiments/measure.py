@@ -13,8 +13,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
@@ -24,12 +24,13 @@ from typing import Any
 from experiments import environment, handicap, llm, system_calls
 from experiments.accounts import Accounts, Raw
 from experiments.errors import ExperimentError
-from experiments.generator import Generator, Server
+from experiments.generator import Generator
 from experiments.handicap import Handicap
 from experiments.idle_interrupts import IdleInterrupts
 from experiments.plan import CLOSED, SLOTS, VLLM, Condition, Plan, Run, Timing
 from experiments.progress import Mark, Report, print_event, print_mark
 from experiments.service import Service
+from experiments.serving import LOOPBACK, serving
 from experiments.system_calls import SystemCalls, threads_of
 from experiments.vllm import Vllm
 
@@ -42,7 +43,6 @@ EDGE_S = 0.05  # that the readings keep from the ends of the measured time
 START_S, STOP_S = 4.0, 1.0
 VLLM_START_S = 90.0  # the model is loaded, and kernels are compiled
 EXACT_SLOWER = 3.0  # than real time, where instructions are counted; for the time left only
-LOOPBACK = "127.0.0.1"
 # What has to be the same when an experiment is gone on with.
 MACHINE = ("kernel", "architecture", "cpu", "cpus", "accelerator")
 
@@ -126,11 +126,10 @@ def measure_run(
     report("starting", start_seconds(run.transport))
     condition = with_rate(plan, plan.points[run.point], folder.parent)
     began = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    with serving(run.transport, condition, folder / "service.log") as (service, server, prefix):
-        cases = requests(folder.parent, plan, condition, server)
+    with serving(run.transport, condition, folder / "service.log") as (service, loads):
+        cases = requests(folder.parent, plan, condition, service)
         given = handicap.of_run(plan, run, folder.parent)
-        load = Generator(condition, plan.timing, run.seed, server, cases, prefix, given.late_us)
-        load.write_to(folder)
+        load = loads(plan.timing, run.seed, cases, given.late_us).write_to(folder)
         state = service.state()
         seen, samples = observe(load, state, plan.timing, idle, given, report, mark)
         report("stopping", STOP_S)
@@ -138,18 +137,19 @@ def measure_run(
     write_json(folder / "samples.json", samples)
     facts = {
         **asdict(run), "began": began, "rate": condition.rate, **seen, "cpus": environment.cpus(),
-        "handicap": asdict(given),
+        "handicap": asdict(given), "clock_ahead_ns": load.clock_ahead_ns,
         "commands": {"service": service.command, "load": load.command},
     }  # fmt: skip
     write_json(folder / RUN, facts)
 
 
-def requests(raw: Path, plan: Plan, condition: Condition, server: Server) -> Path:
+def requests(raw: Path, plan: Plan, condition: Condition, service: Service | Vllm) -> Path:
     """The file with them. What a language model answers is known when its server was asked for
     the first time; every later run is compared with that. Raises ExperimentError."""
     file = cases_file(raw, plan, condition)
     if not file.exists() and condition.workload.startswith(llm.LLM):
-        llm.write_cases(file, condition.workload, plan.seed, f"{server.address}:{server.port}")
+        address = f"{LOOPBACK}:{service.state()['port']}"
+        llm.write_cases(file, condition.workload, plan.seed, address)
     return file
 
 
@@ -174,10 +174,10 @@ def saturate(plan: Plan, closed: Condition, raw: Path) -> float:
     """Verified replies a second of the first transport. Raises ExperimentError."""
     with (
         tempfile.TemporaryDirectory(dir=raw) as folder,
-        serving(plan.transports[0], closed, Path(folder) / "service.log") as (_, server, prefix),
+        serving(plan.transports[0], closed, Path(folder) / "service.log") as (service, loads),
     ):
-        cases = requests(raw, plan, closed, server)
-        load = Generator(closed, SATURATING, plan.seed, server, cases, prefix)
+        cases = requests(raw, plan, closed, service)
+        load = loads(SATURATING, plan.seed, cases, 0)
         with load.write_to(Path(folder)):
             load.finish()
         rps = float(json.loads((Path(folder) / "load.json").read_text())["throughput_rps"])
@@ -194,58 +194,6 @@ def write_json(file: Path, value: object) -> None:
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(value, indent=2) + "\n")
     os.replace(unfinished, file)
-
-
-@contextmanager
-def serving(
-    transport: str, condition: Condition, log: Path
-) -> Iterator[tuple[Service | Vllm, Server, list[str]]]:
-    """A service in its network and on its CPUs, how to reach it, and what comes before the load's
-    command. Raises ExperimentError."""
-    with network(condition) as (address, *prefixes):
-        ours, theirs = map(list.__add__, prefixes, pinned(condition.service_cpus))
-        if transport == VLLM:
-            with Vllm(condition, log, ours) as vllm:
-                yield vllm, Server(address, vllm.port, vllm.model), theirs
-            return
-        service = Service(transport, condition, log, ours)
-        with service if address == LOOPBACK else service.listen_on(address):
-            yield service, Server(address, int(service.state()["port"])), theirs
-
-
-@contextmanager
-def network(condition: Condition) -> Iterator[tuple[str, list[str], list[str]]]:
-    """The server's address, and what comes before the server's and the load's commands. Raises
-    ExperimentError."""
-    if condition.topology == "loopback" and not condition.congestion and not condition.netem:
-        yield LOOPBACK, [], []
-        return
-    from experiments import topology
-
-    netem = topology.Netem(**condition.netem) if condition.netem else None
-    made = topology.build(condition.topology, netem=netem, congestion=condition.congestion or None)
-    with made as place:
-        yield place.address, list(place.server_prefix), list(place.client_prefix)
-
-
-def pinned(service_cpus: int) -> tuple[list[str], list[str]]:
-    """What comes before the service's and before the load's command to keep each, and its
-    children, on CPUs of its own. Raises ExperimentError."""
-    cpus = sorted(os.sched_getaffinity(0))
-    if not service_cpus:
-        return [], []
-    if service_cpus >= len(cpus):
-        raise ExperimentError(
-            f"give the service {service_cpus} CPUs of its own",
-            f"there are {len(cpus)}, and the load needs one",
-            f"make service_cpus less than {len(cpus)}, or 0 to share all",
-        )  # fmt: skip
-    load, service = cpus[:-service_cpus], cpus[-service_cpus:]
-    return _taskset(service), _taskset(load)
-
-
-def _taskset(cpus: list[int]) -> list[str]:
-    return ["taskset", "--cpu-list", ",".join(map(str, cpus))]
 
 
 def observe(
@@ -278,8 +226,8 @@ def observe(
         load.ended(max(start_s - time.monotonic(), 0))
         report("measuring", timing.measured)
         accounts = partial(
-            Accounts, **cgroups(state), threads=names, loop=state.get("loop_tid"), client=load.pid,
-            burner=burner,
+            Accounts, **cgroups(state), threads=names, loop=state.get("loop_tid"),
+            client=load.client, burner=burner,
         )  # fmt: skip
         samples = sample(load, accounts, start_s, timing.measured, mark)
         load.finish()

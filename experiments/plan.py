@@ -14,6 +14,7 @@ VLLM = "vllm"  # an arm beside these: another server, over HTTP
 PLAN = "plan.json"
 CLOSED = 0.0  # as a rate: a closed loop, each connection sends when it gets a reply
 WAKE_POLICIES = ("fixed", "adaptive")
+SSH = "ssh:"  # as the beginning of a topology: the load is on that host
 SLOTS = 1024  # requests that a service holds at a time; more are refused
 
 

@@ -97,7 +97,8 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
     """One run. Raises Unmeasured, OSError, ValueError or KeyError."""
     load = json.loads((folder / "load.json").read_text())
     facts = json.loads((folder / RUN).read_text())
-    start_us = load["measured_from_monotonic_ns"] / 1e3
+    ahead_us = facts.get("clock_ahead_ns", 0) / 1e3  # of the load's, on another machine
+    start_us = load["measured_from_monotonic_ns"] / 1e3 + ahead_us
     # To the last reply: a service that fell behind answers after the measured time.
     end_us = start_us + max(plan.timing.measured, load["span_s"]) * 1e6
     samples = read_samples(folder)
@@ -105,10 +106,13 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         first, last = within(samples, start_us, end_us)
     except ValueError:
         raise Unmeasured("its accounts were not read twice in the measured time") from None
-    answered = answered_between(read_verified(folder), first["at"], last["at"])
+    window = first["at"] - ahead_us, last["at"] - ahead_us
+    answered = answered_between(read_verified(folder), *window)
     if not answered:
         raise Unmeasured("no verified reply while the accounts were read")
     used = spent(first, last, facts["cpus"])
+    if "client" not in used:
+        used["client"] = load["cpu"]["total_s"] * 1e6 / load["sent"] * answered
     idle = facts.get("idle_interrupts", {"unknown": "they were not timed"})
     if "us" in idle:
         used["idle"] = idle["us"] / idle["seconds"] * used["at"] / 1e6

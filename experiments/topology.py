@@ -21,7 +21,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,7 +32,8 @@ from pyroute2 import IPRoute, netns
 from pyroute2.netlink.exceptions import NetlinkError
 
 from experiments.errors import ExperimentError
-from experiments.programs import native_program, output_of, project_folder
+from experiments.plan import SSH
+from experiments.programs import output_of
 
 SERVER, CLIENT = "10.98.0.1", "10.98.0.2"  # of the underlay too
 OVERLAY_SERVER, OVERLAY_CLIENT = "10.99.0.1", "10.99.0.2"
@@ -41,7 +41,6 @@ PREFIX_BITS = 24
 VXLAN = {"vxlan_id": 73, "vxlan_port": 4789}  # the port that IANA has given it
 DEVICE, OVERLAY = "veth0", "vxlan0"
 TCP = Path("/proc/sys/net/ipv4")  # shows the namespace of the thread that opens a file
-SSH = "ssh:"
 _OURS = re.compile(r"bgs-(?P<pid>\d+)-(?P<start>\d+)-\d+-\w+")
 _numbers = itertools.count()
 
@@ -198,8 +197,7 @@ def _vxlan(base: str) -> Place:
 
 
 def _remote(name: str, plain: bool) -> Place:
-    """A client on another machine, which has to see the project's folder under the same path: it
-    reads requests there, and leaves results. Raises ExperimentError."""
+    """A client on another machine. Raises ExperimentError."""
     tried = f"use a client at {name}"
     if not plain:
         said = "netem and congestion control would change the networks of both machines"
@@ -210,12 +208,6 @@ def _remote(name: str, plain: bool) -> Place:
     if len(connection) != 4:
         said = f"its SSH_CONNECTION is {connection}"
         raise ExperimentError(tried, said, "choose a host that OpenSSH's sshd serves")
-    output_of([*prefix, str(native_program("load")), "--help"], f"{tried}: start the load there")
-    with tempfile.NamedTemporaryFile("w", dir=project_folder(), prefix=".shared-") as file:
-        file.write(name)
-        file.flush()
-        if output_of([*prefix, "cat", file.name], f"{tried}: read a file of {file.name}") != name:
-            raise ExperimentError(tried, "it sees other files there", "share the project's folder")
     return Place((), prefix, connection[0])
 
 

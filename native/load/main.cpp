@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The experiment, in order: options, cases, connections, run, results.
+#include <cinttypes>
 #include <cstdio>
 #include <exception>
 #include <thread>
@@ -12,9 +13,13 @@ namespace load {
 namespace {
 
 // Returns the common start. Rethrows what a worker threw.
-uint64_t run_together(std::deque<Worker> &workers) {
+uint64_t run_together(std::deque<Worker> &workers, bool announce) {
     constexpr uint64_t lead_ns = 10'000'000; // for all threads to be there
-    uint64_t start_ns = now_ns() + lead_ns;
+    uint64_t now = now_ns(), start_ns = now + lead_ns;
+    if (announce) {
+        printf("%" PRIu64 " %" PRIu64 "\n", now, start_ns);
+        fflush(stdout);
+    }
     std::vector<std::exception_ptr> errors(workers.size());
     {
         std::vector<std::jthread> threads;
@@ -70,7 +75,7 @@ int run(int argc, char **argv) {
     std::deque<Worker> workers;
     for (uint32_t thread = 0; thread < options.threads; ++thread)
         workers.emplace_back(options, cases, address, thread, stop.get()).open_connections();
-    uint64_t start_ns = run_together(workers);
+    uint64_t start_ns = run_together(workers, options.announce);
     Results results = collect(options, cases, workers, start_ns);
     write_records(records, workers, results.measured_from_ns);
     write_json(json, options, results);

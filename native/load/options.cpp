@@ -100,6 +100,8 @@ const Row rows[] = {
      [](Options &o, std::string_view v) { o.timeout_s = number(v, 0., longest_s); }},
     {"connect-timeout", "SECONDS", "for opening all connections at the start (10)",
      [](Options &o, std::string_view v) { o.connect_timeout_s = number(v, 1e-3, longest_s); }},
+    {"announce", nullptr, "once connected, print when it is and when the schedule begins (ns)",
+     [](Options &o, std::string_view) { o.announce = true; }},
     {"json", "FILE", "the result; - is standard output (-)",
      [](Options &o, std::string_view v) { o.json = v; }},
     {"records", "FILE", "one binary record per measured request",

@@ -36,6 +36,7 @@ struct Options {
     double timeout_s = 10;
     double connect_timeout_s = 10;
 
+    bool announce = false;
     std::string json = "-";
     std::string records;
 };

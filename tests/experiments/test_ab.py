@@ -145,6 +145,7 @@ def test_list_and_show(out: Path) -> None:
         (("confirm", "{}/out"), "1 of its runs are missing", "go on with it first"),
         (("run", "{}/why.toml", "--out", "{}/out"), "with 15 complete runs", "with --resume"),
         (("run", "{}/why.toml", "--out", "{}/out", "--resume"), "pairs", "put them back"),
+        (("run", "{}/far.toml", "--out", "{}/o"), "no network there", "without --exact"),
         (("run", "{}/many.toml", "--out", "{}/o"), "condition.service_cpus = 64", "leave one"),
     ],
 )
@@ -154,6 +155,8 @@ def test_what_cannot_be_done_is_said(
 ) -> None:  # fmt: skip
     next(out.glob("raw/*-p04-pair2-bpf/run.json")).unlink()
     (tmp_path / "why.toml").write_text(FILE)
+    far = FILE.replace("rate", 'topology = "ssh:there", rate')
+    (tmp_path / "far.toml").write_text(f"exact = true\n{far}")
     (tmp_path / "many.toml").write_text(FILE.replace("rate", "service_cpus = 64, rate"))
     result = command(*(word.format(tmp_path) for word in words))
     assert result.return_value == 1

@@ -86,6 +86,9 @@ def test_work_without_a_workload_is_that_of_the_default(tmp_path: Path) -> None:
         ("condition.service_cpus = 1.0", "condition.service_cpus = 1.0", "take one from 0"),
         ("condition.depth = 25", "condition.depth = 25", "take one from 1 to 24"),
         ('condition.topology = "moon"', "condition.topology = 'moon'", "take loopback or veth"),
+        ('condition.topology = "ssh:"', "condition.topology = 'ssh:' is none of", "ssh:HOST"),
+        ('condition.topology = "ssh:-oProxy"', "condition.topology = 'ssh:-oProxy'", "ssh:HOST"),
+        ('condition = { topology = "ssh:a", congestion = "bbr" }', "both machines", "set them up"),
         ("condition.congestion = 1", "condition.congestion = 1 is not a text", "in quotes"),
         ("condition.netem = 1", "condition.netem = 1 is not a table", "write it as {"),
         ("condition.netem.los = 1", "an unknown key 'los'", "take delay_us, "),
@@ -146,6 +149,7 @@ def test_limits_are_those_of_the_page() -> None:
         assert CONDITION[key](most) == most
         with pytest.raises(ValueError):
             CONDITION[key](most + 1)
+    assert CONDITION["topology"]("ssh:someone@there") == "ssh:someone@there"
     assert set(experiment_file.TOPOLOGIES) == set(topology.MAKERS)
 
 

@@ -179,6 +179,29 @@ def test_report_without_a_vm(raw: Path) -> None:
     assert command.main(["report", str(raw.parent)]) == 0
 
 
+def test_a_load_with_another_clock(raw: Path) -> None:
+    """That is 7 s behind; what it used, its own result says."""
+    before = [run["accounted"] for run in summarise(raw)["runs"]]
+    for folder in raw.glob("0*"):
+        for name, more in (
+            ("load.json", {"measured_from_monotonic_ns": int((recorded.START_S - 7) * 1e9),
+                           "cpu": {"total_s": 0.4}}),
+            ("run.json", {"clock_ahead_ns": 7_000_000_000}),
+        ):  # fmt: skip
+            recorded.write(folder / name, json.loads((folder / name).read_text()) | more)
+        samples = json.loads((folder / "samples.json").read_text())
+        for sample in samples:
+            del sample["client"]
+        recorded.write(folder / "samples.json", samples)
+        records = np.frombuffer((folder / "records.bin").read_bytes(), RECORD).copy()
+        for name in ("intended_ns", "sent_ns", "done_ns"):
+            records[name] -= 7_000_000_000
+        records.tofile(folder / "records.bin")
+    runs = summarise(raw)["runs"]
+    assert [run["accounted"] for run in runs] == before
+    assert {run["cpu_us_per_request"]["client"] for run in runs} == {100.0}
+
+
 def test_interrupts_of_idle_cpus_are_the_machines(raw: Path) -> None:
     """20 ms in half a second of the warm-up: 40 µs for each of 1,000 requests a second."""
     for file in raw.glob("*/run.json"):

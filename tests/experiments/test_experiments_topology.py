@@ -15,6 +15,7 @@ import pytest
 from experiments import topology
 from experiments.errors import ExperimentError
 from experiments.topology import MAKERS, TCP, Netem, Place, build, inside
+from tests.experiments import ssh_stub
 
 pytestmark = pytest.mark.beside
 
@@ -133,20 +134,9 @@ def test_a_wrong_word_is_refused(kind: str, netem: Netem | None, said: str) -> N
     assert said in caught.value.said
 
 
-STUB = """#!/bin/sh
-[ "$1 $2 $3" = "-o BatchMode=yes there" ] || { echo "ssh: no route to $3" >&2; exit 255; }
-shift 3
-export SSH_CONNECTION="192.0.2.7 40000 192.0.2.8 22"
-eval "$*"
-"""
-
-
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instead of ssh: to the host `there`, which is this one, as a shell runs what it gets."""
-    (tmp_path / "ssh").write_text(STUB)
-    (tmp_path / "ssh").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ssh_stub.install(tmp_path, monkeypatch, "192.0.2.7")
 
 
 def test_a_client_on_another_machine(ssh: None) -> None:
