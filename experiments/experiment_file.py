@@ -142,6 +142,7 @@ CONDITION: Mapping[str, Check] = {
     "rate": rate,
     "connections": whole(1, 4096),
     "depth": whole(1, 24),
+    "slots": whole(1, SLOTS),
     "wake_us": whole(1, 1_000_000),
     "wake_policy": one_of(*WAKE_POLICIES),
     "service_cpus": whole(0, 1024),
@@ -274,11 +275,15 @@ def combinations(reader: Reader, table: Mapping[str, Any]) -> Iterator[Condition
             values["workload"] = f"{spec}{',' if ':' in spec else ':'}work={work}"
         rate = values.pop("rate", {})
         one = Condition(**values, **rate)
-        if one.rate == CLOSED and one.connections * one.depth > SLOTS:
+        # A share is one of what a closed loop comes to, with as much depth as there is room for.
+        depth = 1 if one.share else one.depth if one.rate == CLOSED else 0
+        if one.connections * depth > one.slots:
             reader.fail(
-                f"condition.depth = {one.depth} on {one.connections} connections in a closed loop: "
-                f"more requests than the {SLOTS} that a service holds",
-                f"take depth = {max(1, SLOTS // one.connections)} or less",
+                f"condition.depth = {depth} on {one.connections} connections in a closed loop: "
+                f"more requests than the {one.slots} that the service holds",
+                f"take depth = {one.slots // one.connections} or less"
+                if one.connections <= one.slots
+                else f"take connections = {one.slots} or fewer",
             )
         if one.topology.startswith(SSH) and (one.congestion or one.netem):
             reader.fail(

@@ -27,7 +27,7 @@ from experiments.errors import ExperimentError
 from experiments.generator import Generator
 from experiments.handicap import Handicap
 from experiments.idle_interrupts import IdleInterrupts
-from experiments.plan import CLOSED, SLOTS, VLLM, Condition, Plan, Run, Timing
+from experiments.plan import CLOSED, VLLM, Condition, Plan, Run, Timing
 from experiments.progress import Mark, Report, print_event, print_mark
 from experiments.service import Service
 from experiments.serving import LOOPBACK, serving
@@ -159,7 +159,7 @@ def with_rate(plan: Plan, condition: Condition, raw: Path) -> Condition:
     if not condition.share:
         return condition
     # In a closed loop without refusals; whatever is the same for all shares is measured once.
-    depth = max(1, min(condition.depth, SLOTS // condition.connections))
+    depth = max(1, min(condition.depth, condition.slots // condition.connections))
     closed = replace(condition, rate=CLOSED, share=0.0, depth=depth)
     file = raw / SATURATION
     known = json.loads(file.read_text()) if file.exists() else []

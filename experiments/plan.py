@@ -15,7 +15,7 @@ PLAN = "plan.json"
 CLOSED = 0.0  # as a rate: a closed loop, each connection sends when it gets a reply
 WAKE_POLICIES = ("fixed", "adaptive")
 SSH = "ssh:"  # as the beginning of a topology: the load is on that host
-SLOTS = 1024  # requests that a service holds at a time; more are refused
+SLOTS = 1024  # requests that a service can hold at a time; more are refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,7 @@ class Condition:
     depth: int = 24  # most unanswered requests of a connection
     wake_us: int = 60
     wake_policy: str = WAKE_POLICIES[0]
+    slots: int = SLOTS  # requests that the service holds at a time
     # For the service and its executor, the last ones; the load has the others. 0: all share all.
     service_cpus: int = 0
     topology: str = "loopback"
@@ -163,6 +164,7 @@ def _words(of: Condition) -> dict[str, str]:
         "rate": f"{of.share:.0%} of saturation" if of.share else rate,
         "connections": f"{of.connections} connections",
         "depth": f"depth {of.depth}",
+        "slots": f"{of.slots:,} slots",
         "wake_us": f"looks every {of.wake_us} µs",
         "wake_policy": f"{of.wake_policy} wake-ups",
         "service_cpus": cpus if of.service_cpus else "all CPUs",

@@ -39,6 +39,7 @@ class Service:
             "--workload", condition.workload, "--wake-us", str(condition.wake_us),
             "--wake-policy", condition.wake_policy,
             "--max-connections", str(max(1024, condition.connections)),
+            "--slots", str(condition.slots),
         )  # fmt: skip
         self.command = [*prefix, *serve]
         if condition.workload.startswith(DUE):

@@ -74,7 +74,7 @@ class KernelPath:
         self._ingress = libbpf.BpfObject(bpf_object("ingress.bpf.o"))
         try:
             self._load_ingress(cgroup, port)
-            SharedPage.initialise(self.page_fd, options.max_connections)
+            SharedPage.initialise(self.page_fd, options.max_connections, options.slots)
             self.page = SharedPage.attach(self.page_fd)
         except BaseException:
             self.close()

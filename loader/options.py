@@ -24,6 +24,7 @@ class ServeOptions:
     port: int = 7373
     allow_remote: bool = False
     max_connections: int = 1024
+    slots: int = 1024
     wake_us: int = 60
     wake_policy: str = "fixed"
     drain_ms: int = 5000

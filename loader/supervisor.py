@@ -195,6 +195,7 @@ class Supervisor:
             "address": self._address[0],
             "port": self._address[1],
             "max_connections": options.max_connections,
+            "slots": options.slots,
             "wake_us": options.wake_us,
             "wake_policy": options.wake_policy,
             "page": self._transport.page_location,

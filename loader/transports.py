@@ -63,7 +63,7 @@ class EpollTransport:
         self._child: Child | None = None
         self.refusals = Refusals()
         with trying("make the shared page", "free memory, or raise the limit of the cgroup"):
-            self.page = SharedPage.create_memfd(options.max_connections)
+            self.page = SharedPage.create_memfd(options.max_connections, options.slots)
         self.page_location = f"/proc/{os.getpid()}/fd/{self.page.fd}"
 
     def start(self, listener: socket.socket) -> None:

@@ -48,7 +48,7 @@ static inline uint64_t layout_hash(void)
  * magic comes last: who finds it may rely on the rest.
  */
 static inline void page_initialise(struct shared_page *page,
-				   uint32_t max_connections)
+				   uint32_t max_connections, uint32_t max_slots)
 {
 	struct page_identity *identity = &page->identity;
 
@@ -57,11 +57,12 @@ static inline void page_initialise(struct shared_page *page,
 	identity->layout_hash = layout_hash();
 	identity->layout_fields = LAYOUT_FIELDS;
 	identity->max_connections = max_connections;
+	identity->max_slots = max_slots;
 	memcpy(identity->layout_field, layout_field_end,
 	       sizeof(layout_field_end));
-	for (uint32_t i = 0; i < SLOT_COUNT; i++)
+	for (uint32_t i = 0; i < max_slots; i++)
 		page->free_slot[i] = i;
-	page->egress.free_slot_tail = SLOT_COUNT;
+	page->egress.free_slot_tail = max_slots;
 	for (uint32_t i = 0; i < max_connections; i++)
 		page->free_connection[i] = i;
 	page->egress.free_connection_tail = max_connections;

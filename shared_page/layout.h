@@ -100,7 +100,8 @@ struct page_identity {
 	uint64_t layout_hash; /* FNV-1a over layout_field[] */
 	uint32_t layout_fields; /* entries used in layout_field[] */
 	uint32_t max_connections; /* 1..CONNECTION_COUNT */
-	uint32_t pad[8];
+	uint32_t max_slots; /* 1..SLOT_COUNT, those that are ever free */
+	uint32_t pad[7];
 	/* Where each member ends, in the order of layout_fields.h. */
 	uint32_t layout_field[LAYOUT_FIELDS_MAX];
 };

@@ -20,6 +20,7 @@
 	FIELD(page_identity, layout_hash) \
 	FIELD(page_identity, layout_fields) \
 	FIELD(page_identity, max_connections) \
+	FIELD(page_identity, max_slots) \
 	FIELD(page_identity, pad) \
 	FIELD(page_identity, layout_field) \
 	FIELD(page_supervisor, stop) \

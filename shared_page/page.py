@@ -46,19 +46,25 @@ class SharedPage:
         self.struct: Any = self._view
 
     @classmethod
-    def create_memfd(cls, max_connections: int, name: str = "bpf-gpu-server.page") -> Self:
+    def create_memfd(
+        cls,
+        max_connections: int,
+        max_slots: int = CONSTANTS["SLOT_COUNT"],
+        name: str = "bpf-gpu-server.page",
+    ) -> Self:
         """A new page, ready to be attached to, whose size nobody can change any more.
 
         The descriptor ``fd`` is closed on exec; pass it on with ``pass_fds``. Raises ValueError
-        when max_connections is not 1 to CONNECTION_COUNT, OSError when memory is refused.
+        when max_connections is not 1 to CONNECTION_COUNT, or max_slots not 1 to SLOT_COUNT,
+        OSError when memory is refused.
         """
-        _check_connections(max_connections)
+        _check_places(max_connections, max_slots)
         fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, PAGE_SIZE_BYTES)
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-            cls.initialise(fd, max_connections)
+            cls.initialise(fd, max_connections, max_slots)
             return cls(_map(fd), fd, owns_fd=True)
         except BaseException:
             os.close(fd)
@@ -81,21 +87,23 @@ class SharedPage:
         return page
 
     @classmethod
-    def initialise(cls, fd: int, max_connections: int) -> None:
+    def initialise(
+        cls, fd: int, max_connections: int, max_slots: int = CONSTANTS["SLOT_COUNT"]
+    ) -> None:
         """Makes a page of zeroed memory: everything free, nobody attached.
 
-        Raises ValueError for max_connections, PageError when the memory is already a page or
-        cannot be mapped.
+        Raises ValueError for max_connections and max_slots, PageError when the memory is already
+        a page or cannot be mapped.
         """
-        _check_connections(max_connections)
+        _check_places(max_connections, max_slots)
         with cls(_map(fd), fd) as page:
             if page.struct.identity.magic:
                 raise PageError(
                     f"initialise the page (descriptor {fd}): its memory is in use; make a new one"
                 )
-            page._fill(max_connections)
+            page._fill(max_connections, max_slots)
 
-    def _fill(self, max_connections: int) -> None:
+    def _fill(self, max_connections: int, max_slots: int) -> None:
         ends = reading.field_ends("PAGE_FIELDS")
         page, identity = self.struct, self.struct.identity
         identity.layout_version = CONSTANTS["PAGE_LAYOUT_VERSION"]
@@ -103,10 +111,10 @@ class SharedPage:
         identity.layout_hash = reading.layout_hash(ends)
         identity.layout_fields = len(ends)
         identity.max_connections = max_connections
+        identity.max_slots = max_slots
         identity.layout_field[0 : len(ends)] = ends
-        slots = CONSTANTS["SLOT_COUNT"]
-        page.free_slot[0:slots] = range(slots)
-        page.egress.free_slot_tail = slots
+        page.free_slot[0:max_slots] = range(max_slots)
+        page.egress.free_slot_tail = max_slots
         page.free_connection[0:max_connections] = range(max_connections)
         page.egress.free_connection_tail = max_connections
         identity.magic = CONSTANTS["PAGE_MAGIC"]  # last: who finds it may rely on the rest
@@ -162,7 +170,7 @@ class SharedPage:
         """
         first = {writer: _numbers(getattr(self.struct, writer)) for writer in _WRITERS}
         ingress = _numbers(self.struct.ingress)
-        return {**first, "depth": _depths(first, ingress, self.struct.identity.max_connections)}
+        return {**first, "depth": _depths(first, ingress, self.struct.identity)}
 
     def as_numpy(self) -> np.ndarray[Any, Any]:
         """The whole page as a structured array of shape () over the same memory.
@@ -195,10 +203,13 @@ class SharedPage:
         self.close()
 
 
-def _check_connections(max_connections: int) -> None:
-    most = CONSTANTS["CONNECTION_COUNT"]
-    if not 1 <= max_connections <= most:
-        raise ValueError(f"max_connections is {max_connections}; the page has room for 1 to {most}")
+def _check_places(max_connections: int, max_slots: int) -> None:
+    for name, value, most in (
+        ("max_connections", max_connections, CONSTANTS["CONNECTION_COUNT"]),
+        ("max_slots", max_slots, CONSTANTS["SLOT_COUNT"]),
+    ):
+        if not 1 <= value <= most:
+            raise ValueError(f"{name} is {value}; the page has room for 1 to {most}")
 
 
 def _map(fd: int) -> mmap.mmap:
@@ -240,15 +251,14 @@ def _numbers(group: Any) -> dict[str, int]:
 
 
 def _depths(
-    first: dict[str, dict[str, int]], ingress: dict[str, int], max_connections: int
+    first: dict[str, dict[str, int]], ingress: dict[str, int], identity: Any
 ) -> dict[str, int]:
     egress = first["egress"]
-    slots = CONSTANTS["SLOT_COUNT"]
     return {
         "queued": ingress["submit_tail"] - first["executor"]["submit_head"],
         "in_flight": ingress["submit_tail"] - egress["finals"],
-        "slots": slots - egress["free_slot_tail"] + ingress["free_slot_head"],
-        "connections": max_connections
+        "slots": identity.max_slots - egress["free_slot_tail"] + ingress["free_slot_head"],
+        "connections": identity.max_connections
         - egress["free_connection_tail"]
         + ingress["free_connection_head"],
     }

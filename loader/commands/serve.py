@@ -75,6 +75,13 @@ DEFAULT_WORKLOAD = "gemm:m=4,k=16,n=15,work=1"
     help="Connections served at a time; more are refused.",
 )
 @click.option(
+    "--slots",
+    type=click.IntRange(1, 1024),
+    default=1024,
+    show_default=True,
+    help="Requests held at a time, until their replies are sent; more are answered with BUSY.",
+)
+@click.option(
     "--wake-us",
     type=click.IntRange(1, 1_000_000),
     default=60,

@@ -81,6 +81,8 @@ def test_work_without_a_workload_is_that_of_the_default(tmp_path: Path) -> None:
         ("condition.rate = [5, 5]", "two points are the same", "remove the value"),
         ('condition.rate = "fast"', "condition.rate = 'fast' is no number", '"closed"'),
         ('condition.rate = "closed"', "condition.depth = 24 on 128", "take depth = 8 or less"),
+        ('condition = { rate = "5%", slots = 100 }', "depth = 1 on 128", "connections = 100 or"),
+        ("condition.slots = 1025", "condition.slots = 1025", "take one from 1 to 1024"),
         ('condition.rate = "0%"', "condition.rate = '0%' is no number", '"70%"'),
         ("condition.connections = 5000", "condition.connections = 5000", "from 1 to 4096"),
         ("condition.service_cpus = 1.0", "condition.service_cpus = 1.0", "take one from 0"),

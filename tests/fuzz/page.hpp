@@ -63,7 +63,7 @@ class Page {
         memset(page_.get(), 0, offsetof(shared_page, connection));
         memset(page_->connection, 0, CONNECTIONS * sizeof(connection_entry));
         memset(page_->slot + FIRST_SLOT, 0, SLOTS * sizeof(request_slot));
-        page_initialise(page_.get(), CONNECTIONS);
+        page_initialise(page_.get(), CONNECTIONS, SLOT_COUNT);
         page_->ingress.free_slot_head = FIRST_SLOT;
         page_->ingress.submit_tail = page_->executor.submit_head = start;
         page_->egress.finals = start;

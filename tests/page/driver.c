@@ -23,7 +23,7 @@ struct shared_page *drive_attach_frames(int fd, const uint64_t *frame, size_t co
 }
 
 void drive_initialise(struct shared_page *page, uint32_t max_connections) {
-    page_initialise(page, max_connections);
+    page_initialise(page, max_connections, SLOT_COUNT);
 }
 
 uint64_t drive_layout_hash(void) {

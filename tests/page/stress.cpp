@@ -338,7 +338,7 @@ int main(int argc, char **argv) {
     Shared shared;
     shared.page = static_cast<shared_page *>(at);
     shared.requests = requests;
-    page_initialise(shared.page, CONNECTION_COUNT);
+    page_initialise(shared.page, CONNECTION_COUNT, SLOT_COUNT);
     Executor executor(shared.page, fd, argc > 3);
     auto start = Clock::now();
     std::vector<std::thread> threads;

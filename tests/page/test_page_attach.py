@@ -156,6 +156,18 @@ def test_connections_out_of_range(wrong: int) -> None:
         SharedPage.create_memfd(wrong)
 
 
+@pytest.mark.parametrize("wrong", [0, 1025])
+def test_slots_out_of_range(wrong: int) -> None:
+    with pytest.raises(ValueError, match="the page has room for 1 to 1024"):
+        SharedPage.create_memfd(1, wrong)
+
+
+def test_slots_that_are_never_free_are_not_in_use() -> None:
+    with SharedPage.create_memfd(1, 3) as page:
+        assert page.struct.identity.max_slots == page.struct.egress.free_slot_tail == 3
+        assert page.counters()["depth"]["slots"] == 0
+
+
 def test_the_memfd_keeps_its_size(page: SharedPage) -> None:
     for size in (0, PAGE_SIZE_BYTES + 1):
         with pytest.raises(PermissionError):
