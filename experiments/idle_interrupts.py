@@ -29,23 +29,33 @@ static struct idle *of_idle_task(void)
     int first = 0;
     return (u32)bpf_get_current_pid_tgid() ? 0 : idles.lookup(&first);
 }
-int on_entry(void *context)
+static void enter(void)
 {
     struct idle *idle = of_idle_task();
     if (idle && idle->depth++ == 0)
         idle->since = bpf_ktime_get_ns();
-    return 0;
 }
-int on_exit(void *context)
+static void leave(void)
 {
     struct idle *idle = of_idle_task();
+    u64 now = bpf_ktime_get_ns(), since = idle ? idle->since : 0;
     if (idle && idle->depth && --idle->depth == 0)
-        idle->total_ns += bpf_ktime_get_ns() - idle->since;
-    return 0;
+        idle->total_ns += now - since;
 }
+"""
+# A program each, for one that is interrupted would not run again for what interrupts it, and an end
+# that is missed leaves the depth wrong for good. None of these can be interrupted by its own like.
+_PROGRAMS = """
+int on_%s_entry(void *context) { enter(); return 0; }
+int on_%s_exit(void *context) { leave(); return 0; }
 """
 
 Json = dict[str, Any]
+
+
+def program() -> str:
+    """The text that BCC compiles."""
+    return _PROGRAM + "".join(_PROGRAMS % (name, name) for name in _NAMES)
 
 
 class IdleInterrupts:
@@ -56,7 +66,7 @@ class IdleInterrupts:
         self._bpf: Any = None
         self.unknown = ""
         try:
-            self._bpf = bcc.compiled(_PROGRAM, _WHAT)
+            self._bpf = bcc.compiled(program(), _WHAT)
         except ExperimentError as error:
             self.unknown = error.said
 
@@ -66,8 +76,9 @@ class IdleInterrupts:
             try:
                 for end in ("exit", "entry"):
                     for name in _NAMES:
+                        point = f"{name}_{end}"
                         self._bpf.attach_raw_tracepoint(
-                            tp=f"{name}_{end}".encode(), fn_name=f"on_{end}".encode()
+                            tp=point.encode(), fn_name=f"on_{point}".encode()
                         )
             except Exception as error:  # BCC raises Exception itself
                 self._detach()
