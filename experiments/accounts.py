@@ -15,9 +15,10 @@
 A task's run time is brought up to date at each tick, so "exact" is within a tick at either end.
 The service's user and system time are its exact time, split as the ticks between two samples are.
 
-Interrupts and softirqs stick to the task that they interrupt, where the kernel does not account
-them apart (CONFIG_IRQ_TIME_ACCOUNTING), so `machine` has them, but for those of an idle CPU, which
-experiments/idle_interrupts.py times. Idle time in /proc/stat is exact only while the tick is
+Interrupts and softirqs stick to the task that they interrupt, so `machine` has them, but for those
+of an idle CPU, which experiments/idle_interrupts.py times. Where the kernel accounts them apart
+(CONFIG_IRQ_TIME_ACCOUNTING), no task has them, and /proc/stat has them all, exactly: there they are
+added, and nothing is missing. Idle time in /proc/stat is exact only while the tick is
 stopped, that is in idle times above 4 ms, which a loaded server has none of; else the tick samples
 it (kernel/sched/cputime.c), and loses busy time when the hypervisor lets a CPU wait. So `machine`
 is not made from it where /proc/schedstat exists.
@@ -167,15 +168,18 @@ def within(samples: Iterable[Sample], start_us: float, end_us: float) -> tuple[S
     return inside[0], inside[-1]
 
 
-def spent(first: Sample, last: Sample, cpus: int) -> Sample:
+def spent(first: Sample, last: Sample, cpus: int, irq_apart: bool = False) -> Sample:
     """µs of CPU by account between two samples, and `at`: the wall time between.
 
-    `service.user` and `service.system` add up to `service`.
+    `service.user` and `service.system` add up to `service`. `irq_apart`: whether the kernel
+    accounts interrupts apart.
     """
     used = {name: last[name] - first[name] for name in first if name in last}
     idle = used["machine.idle"] + used["machine.iowait"]
     used["by_tick"] = used["at"] * cpus - idle
     used["machine"] = used.get("tasks", used["by_tick"])
+    if irq_apart and "tasks" in used:
+        used["machine"] += used["machine.irq"] + used["machine.softirq"]
     user, system = used["service.ticks.user"], used["service.ticks.system"]
     used["service.user"] = used["service"] * user / (user + system) if user else 0.0
     used["service.system"] = used["service"] - used["service.user"]

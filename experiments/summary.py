@@ -28,6 +28,15 @@ ACCOUNTS = {
     "vm": "vm_on_host",
     "by_tick": "machine_by_tick",
 }
+# Of /proc/stat, as they are shown.
+KINDS = {
+    "user": ("user", "nice"),
+    "system": ("system",),
+    "irq": ("irq",),
+    "softirq": ("softirq",),
+    "steal": ("steal",),
+    "idle": ("idle", "iowait"),
+}
 # Counters shown a reply: (name, its group and name on the page).
 COUNTERS = {
     "loop_steps": ("egress", "steps"),
@@ -110,10 +119,13 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
     answered = answered_between(read_verified(folder), *window)
     if not answered:
         raise Unmeasured("no verified reply while the accounts were read")
-    used = spent(first, last, facts["cpus"])
+    irq_apart = accounts_interrupts_apart(folder.parent)
+    used = spent(first, last, facts["cpus"], irq_apart)
     if "client" not in used:
         used["client"] = load["cpu"]["total_s"] * 1e6 / load["sent"] * answered
     idle = facts.get("idle_interrupts", {"unknown": "they were not timed"})
+    if irq_apart:
+        idle = {}  # all are in the machine's
     if "us" in idle:
         used["idle"] = idle["us"] / idle["seconds"] * used["at"] / 1e6
     calls = facts["system_calls"]
@@ -147,11 +159,27 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         "service_ticks_us": {mode: used[f"service.ticks.{mode}"] for mode in ("user", "system")},
         "accounted": {"seconds": used["at"] / 1e6, "requests": answered},
         "machine_busy_share": used["machine"] / (used["at"] * facts["cpus"]),
+        "machine_at_ticks": machine_at_ticks(used, facts["cpus"]),
         "machine_source": "/proc/schedstat" if "tasks" in used else "/proc/stat",
         "syscall_window": calls,
         "idle_interrupts_unknown": idle.get("unknown", ""),
         "counters_per_reply": counters_per_reply(counters),
         "commands": facts["commands"],
+    }
+
+
+def accounts_interrupts_apart(raw: Path) -> bool:
+    """Whether the kernel that was measured on does. Raises OSError or ValueError."""
+    accounting = json.loads((raw / ENVIRONMENT).read_text()).get("accounting", {})
+    return bool(accounting.get("CONFIG_IRQ_TIME_ACCOUNTING") == "y")
+
+
+def machine_at_ticks(used: Sample, cpus: int) -> dict[str, float]:
+    """Shares of the CPUs' time by kind, from /proc/stat: for what ticks happen to meet."""
+    time_us = used["at"] * cpus
+    return {
+        kind: round(sum(used.get(f"machine.{one}", 0.0) for one in of) / time_us, 4)
+        for kind, of in KINDS.items()
     }
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from experiments.cases import DUE
 from experiments.means import Json, arms, mean, values
+from experiments.summary import KINDS
 
 Row = tuple[str, Callable[[Json], float | None], str]
 
@@ -33,6 +34,10 @@ ROWS: tuple[Row, ...] = (
     ("  service, system", lambda run: _cpu(run, "service_system"), ",.1f"),
     ("  executor", lambda run: _cpu(run, "executor"), ",.1f"),
     ("  load generator", lambda run: _cpu(run, "client"), ",.1f"),
+    *(
+        (f"machine at ticks: {kind}", lambda run, kind=kind: run["machine_at_ticks"][kind], ".1%")
+        for kind in KINDS
+    ),
     ("loop's user time, µs in all", lambda run: run["loop_user_us"], ",.0f"),
     ("service's system calls", lambda run: run["service_syscalls_after_start"], ",.0f"),
 )
@@ -101,7 +106,9 @@ def idle_interrupts(summary: Json) -> str:
     unknown = {run["idle_interrupts_unknown"] for run in summary["runs"]} - {""}
     if unknown:
         return f", which lacks the latter here ({'; '.join(sorted(unknown))})"
-    return " with these, which were timed in the warm-up"
+    if any("idle_interrupts" in run["cpu_us_per_request"] for run in summary["runs"]):
+        return " with these, which were timed in the warm-up"
+    return ", which has these too: the kernel accounts interrupts apart"
 
 
 def caveats(summary: Json) -> list[str]:

@@ -93,6 +93,14 @@ def test_spent_prefers_the_exact_machine() -> None:
     assert used["machine"] == 80
 
 
+def test_spent_adds_interrupts_that_no_task_has() -> None:
+    nothing = {"at": 0.0, "machine.idle": 0.0, "machine.iowait": 0.0, "tasks": 0.0}
+    nothing |= service(0, 0, 0) | {"machine.irq": 0.0, "machine.softirq": 0.0}
+    later = nothing | {"tasks": 80.0, "machine.irq": 3.0, "machine.softirq": 7.0}
+    assert accounts.spent(nothing, later, cpus=2)["machine"] == 80
+    assert accounts.spent(nothing, later, cpus=2, irq_apart=True)["machine"] == 90
+
+
 def service(total: float, user: float, system: float) -> accounts.Sample:
     return {"service": total, "service.ticks.user": user, "service.ticks.system": system}
 

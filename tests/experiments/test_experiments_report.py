@@ -179,6 +179,33 @@ def test_report_without_a_vm(raw: Path) -> None:
     assert command.main(["report", str(raw.parent)]) == 0
 
 
+def test_the_machine_at_ticks(raw: Path) -> None:
+    """Of a second of each of 2 CPUs: 300 ms user, 400 system, 1,200 idle; the rest is none's."""
+    for run in summarise(raw)["runs"]:
+        expected = {"user": 0.15, "system": 0.2, "idle": 0.6, "irq": 0, "softirq": 0, "steal": 0}
+        assert run["machine_at_ticks"] == pytest.approx(expected, abs=0.01)
+    text = io.StringIO()
+    table.show(of_point(summarise(raw), "p01"), Console(file=text, width=150))
+    assert "machine at ticks: steal" in text.getvalue()
+
+
+def test_a_kernel_that_accounts_interrupts_apart(raw: Path) -> None:
+    machine = json.loads((raw / "environment.json").read_text())
+    machine["accounting"] = {"CONFIG_IRQ_TIME_ACCOUNTING": "y"}
+    recorded.write(raw / "environment.json", machine)
+    for file in raw.glob("*/run.json"):
+        timed = {"idle_interrupts": {"seconds": 0.5, "us": 20_000}}
+        recorded.write(file, json.loads(file.read_text()) | timed)
+    for run in summarise(raw)["runs"]:
+        assert "idle_interrupts" not in run["cpu_us_per_request"]
+        assert run["idle_interrupts_unknown"] == ""
+    for file in raw.glob("*/hypervisor.json"):
+        file.unlink()
+    text = io.StringIO()
+    table.show(of_point(summarise(raw), "p01"), Console(file=text, width=150))
+    assert "accounts interrupts apart" in text.getvalue()
+
+
 def test_a_load_with_another_clock(raw: Path) -> None:
     """That is 7 s behind; what it used, its own result says."""
     before = [run["accounted"] for run in summarise(raw)["runs"]]
