@@ -29,7 +29,8 @@ def main() -> int:
         command = [*vm, "python3", "-m", "tests.soak", *sys.argv[1:]]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
     outcome = soak(seconds, arguments.seed, lambda line: print(line, flush=True))
-    print(f"{outcome.sent} requests of the generator, all verified; other clients: {outcome.lives}")
+    print(f"{outcome.sent} requests of the generator, {outcome.busy} of them refused with BUSY")
+    print(f"other clients: {outcome.lives}")
     for problem in outcome.problems:
         print(f"error: {problem}")
     print("accounts balance, nothing has grown" if not outcome.problems else "FAILED")

@@ -23,6 +23,9 @@ SHARE = 0.7
 CONNECTIONS, DEPTH = 32, 4
 CHURN = 200  # requests of a generator's connection before it is opened anew
 SAMPLES = 60
+# A host that takes the VM's CPUs away for a fifth of a second fills all slots: then BUSY is the
+# right answer. So many of all requests may get it.
+BUSY_SHARE = 0.001
 # Memory may move by so much between the second quarter of a run and its last one.
 GROWTH_KIB = 1024
 OBJECTS = {"programs": bpf_objects.PROGRAM, "maps": bpf_objects.MAP, "links": bpf_objects.LINK}
@@ -36,6 +39,7 @@ class Outcome:
 
     saturation_rps: float = 0.0
     sent: int = 0
+    busy: int = 0
     lives: dict[str, int] = field(default_factory=dict)
     samples: list[dict[str, int]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -114,8 +118,11 @@ def judge(service: Service, report: dict[str, Any], churner: Churner, outcome: O
     """Fills in what is wrong."""
     outcome.sent, outcome.lives = report["sent"], dict(churner.done)
     failures = {kind: count for kind, count in report["failures"].items() if count}
-    if failures or report["verified"] != report["sent"]:
+    outcome.busy = failures.pop("busy", 0)
+    if failures or report["verified"] + outcome.busy != outcome.sent:
         outcome.problems.append(f"the generator's requests failed: {failures}")
+    if outcome.busy > BUSY_SHARE * outcome.sent:
+        outcome.problems.append(f"{outcome.busy} requests were refused: the machine is too busy")
     if churner.failures:
         outcome.problems.append(f"{len(churner.failures)} clients failed: {churner.failures[:5]}")
     service.settle()
