@@ -28,8 +28,11 @@ def require_gpu() -> None:
         import cupy
         from cuda.bindings import runtime
     except ImportError as error:
-        said = str(error).strip().splitlines()[0]
+        said = str(error.__cause__ or error).strip().splitlines()[0]  # CuPy draws a frame around it
         raise GpuError(tried, f"CuPy cannot be loaded: {said}", _INSTALL) from error
+    if cupy.cuda.runtime.is_hip:
+        said = "CuPy was built for ROCm, and CUDA 13 is needed"
+        raise GpuError(tried, said, "pip uninstall that cupy package, then " + _INSTALL)
     built = cupy.cuda.runtime.runtimeGetVersion()
     if built < 13000:
         said = f"CuPy was built for CUDA {built // 1000}, and 13 is needed"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-OUT_OF_MEMORY = 2
+OUT_OF_MEMORY = 2  # of cudaError_t and of CUresult
+_NO_MEMORY = "Give --workload a smaller batch or in_flight, or end what else uses the GPU"
 
 
 class GpuError(RuntimeError):
@@ -33,5 +36,23 @@ def from_code(code: int, tried: str, do: str = "See docs/gpu.md") -> GpuError:
     _, name = runtime.cudaGetErrorName(runtime.cudaError_t(code))
     _, text = runtime.cudaGetErrorString(runtime.cudaError_t(code))
     if code == OUT_OF_MEMORY:
-        do = "Give --workload a smaller batch or in_flight, or end what else uses the GPU"
+        do = _NO_MEMORY
     return GpuError(tried, f"{name.decode()} ({text.decode()})", do, code)
+
+
+@contextmanager
+def cupy_errors(tried: str, do: str = "See docs/gpu.md") -> Iterator[None]:
+    """Turns what CuPy raises for itself, cuBLAS and cuFFT into a GpuError."""
+    try:
+        yield
+    except MemoryError as error:  # CuPy's own is one, with or without a limit of its pool
+        said = str(error).splitlines()[0].rstrip(".")
+        raise GpuError(tried, said, _NO_MEMORY, OUT_OF_MEMORY) from error
+    except RuntimeError as error:
+        if not type(error).__module__.startswith("cupy"):
+            raise
+        said = str(error).splitlines()[0].rstrip(".")
+        code = getattr(error, "status", 0)
+        if "ALLOC_FAILED" in said or "NOT_INITIALIZED" in said:
+            code = OUT_OF_MEMORY  # which is how cuBLAS and cuFFT say it
+        raise GpuError(tried, said, _NO_MEMORY if code == OUT_OF_MEMORY else do, code) from error

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_scheduler.cuda import capture
 from gpu_scheduler.cuda.control import CONTROL_BYTES, ENDINGS
-from gpu_scheduler.cuda.errors import GpuError, checked, from_code
+from gpu_scheduler.cuda.errors import GpuError, checked, cupy_errors, from_code
 from gpu_scheduler.cuda.kernels import THREADS, Kernels
 from gpu_scheduler.cuda.served import GraphSet
 from gpu_scheduler.cuda.table import Table
@@ -42,15 +42,16 @@ class CudaExecutor:
         do = "Raise the limit of locked memory (ulimit -l), or run as root"
         answer = runtime.cudaHostRegister(self._address, PAGE_SIZE_BYTES, _REGISTER_FLAGS)
         checked(answer, tried, do)
-        self._kernels = Kernels(compiler_options)
-        self._table = Table(self._kernels, graphs, specs)
-        pinned = cupy.cuda.alloc_pinned_memory(CONTROL_BYTES)
-        ffi.memmove(ffi.cast("char *", pinned.ptr), bytes(CONTROL_BYTES), CONTROL_BYTES)
-        self._pinned = pinned
-        self.control: Any = ffi.cast("struct executor_control *", pinned.ptr)
-        self._stream = cupy.cuda.Stream(non_blocking=True)
-        self.lost = self._begin()
-        self._start()
+        with cupy_errors("preparing the graphs and the scheduler"):
+            self._kernels = Kernels(compiler_options)
+            self._table = Table(self._kernels, graphs, specs)
+            pinned = cupy.cuda.alloc_pinned_memory(CONTROL_BYTES)
+            ffi.memmove(ffi.cast("char *", pinned.ptr), bytes(CONTROL_BYTES), CONTROL_BYTES)
+            self._pinned = pinned
+            self.control: Any = ffi.cast("struct executor_control *", pinned.ptr)
+            self._stream = cupy.cuda.Stream(non_blocking=True)
+            self.lost = self._begin()
+            self._start()
 
     def _begin(self) -> int:
         """Copies the page to the GPU and answers what a predecessor lost: how many those were."""

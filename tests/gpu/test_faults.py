@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gpu_scheduler.cuda.errors import OUT_OF_MEMORY
 from shared_page import SharedPage, constants
 from tests.executor.driver import ROOT, Transport
-from tests.executor.executors import Executor, Program
+from tests.executor.executors import Executor, Program, refusal
 
 TRAPPING = """
 import sys
@@ -81,6 +82,56 @@ def test_memory_of_the_gpu_is_given_back(page: SharedPage, transport: Transport)
     finally:
         executor.close()
     assert used_mib() <= before + 8
+
+
+HOLDING = """
+import sys
+from cuda.bindings import runtime
+
+(error,) = runtime.cudaFree(0)
+assert not int(error)
+held = 0
+for size in (1 << 30, 1 << 24, 1 << 20):  # whatever is left, in ever smaller pieces
+    while not int(runtime.cudaMalloc(size)[0]):
+        held += size
+print(held >> 20, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.usefixtures("gpu")
+def test_other_processes_leave_no_memory(page: SharedPage, transport: Transport) -> None:
+    program = Program((sys.executable, "-m", "gpu_scheduler.cuda"))
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout
+        assert int(holder.stdout.readline()) > 1024
+        said = refusal(program, "--page-fd", str(page.fd), "--workloads", "gemm;fft", fd=page.fd)
+        holder.terminate()
+    assert "out of memory" in said
+    assert "end what else uses the GPU" in said
+    assert page.executor_state in (constants.EXECUTOR_ABSENT, constants.EXECUTOR_FAILED)
+    executor = Executor(program, page, "gemm").ready()
+    try:
+        assert transport.connect().ask(constants.KIND_GEMM, bytes(4 * 16 * 4)).status == (
+            constants.STATUS_OK
+        )
+        assert executor.terminate() == 0
+    finally:
+        executor.close()
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_workload_that_does_not_fit(page: SharedPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy's limit of what a process may take stands for the GPU's."""
+    monkeypatch.setenv("CUPY_GPU_MEMORY_LIMIT", str(16 << 20))
+    program = Program((sys.executable, "-m", "gpu_scheduler.cuda"))
+    said = refusal(program, "--page-fd", str(page.fd), "--workloads", "gemm", fd=page.fd)
+    assert "preparing the graphs and the scheduler: Out of memory" in said
+    assert "Give --workload a smaller batch or in_flight" in said
+    assert page.executor_state == constants.EXECUTOR_FAILED
+    assert page.struct.executor.error == OUT_OF_MEMORY
 
 
 def test_without_a_gpu(page: SharedPage, monkeypatch: pytest.MonkeyPatch) -> None:
