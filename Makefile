@@ -64,7 +64,7 @@ exact: ready ## instructions of a request at three rates, counted in the VM
 calibrate: ready ## whether experiments find what is there, and nothing else (half an hour)
 	@$(PYTHON) -m experiments calibrate
 
-C_SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' '*.cu')
+C_SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' '*.cu' '*.cuh')
 PYTHON_PACKAGES = loader shared_page gpu_scheduler vm experiments
 
 .PHONY: lint
