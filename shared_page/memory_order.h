@@ -36,24 +36,22 @@
 #define bounded_for(i, n) bpf_for ((i), 0, (n))
 
 #elif defined(__CUDACC__)
-/*
- * In PTX itself: NVRTC needs no library for it. Where PAGE_IN_DEVICE is
- * defined, the page is a copy in the GPU's memory that one block works on, and
- * whoever moves words between it and the real page cares for their order.
- */
 #define PAGE_FUNCTION static __device__ __forceinline__
 #if defined(PAGE_IN_DEVICE)
-#define PAGE_LOAD  "ld.ca"
-#define PAGE_STORE "st"
+/*
+ * The page is a copy in the GPU's memory that one thread of a block works on:
+ * plain words, which the compiler may keep in registers. Whoever moves words
+ * between the copy and the real page cares for their order.
+ */
+#define load_acquire(p)	    (*(p))
+#define store_release(p, v) ((void)(*(p) = (v)))
 #else
-#define PAGE_LOAD  "ld.acquire.sys"
-#define PAGE_STORE "st.release.sys"
-#endif
+/* In PTX itself: NVRTC needs no library for it. */
 PAGE_FUNCTION uint32_t load_acquire(const uint32_t *p)
 {
 	uint32_t value;
 
-	asm volatile(PAGE_LOAD ".u32 %0, [%1];"
+	asm volatile("ld.acquire.sys.u32 %0, [%1];"
 		     : "=r"(value)
 		     : "l"(p)
 		     : "memory");
@@ -63,7 +61,7 @@ PAGE_FUNCTION uint64_t load_acquire(const uint64_t *p)
 {
 	unsigned long long value;
 
-	asm volatile(PAGE_LOAD ".u64 %0, [%1];"
+	asm volatile("ld.acquire.sys.u64 %0, [%1];"
 		     : "=l"(value)
 		     : "l"(p)
 		     : "memory");
@@ -71,15 +69,16 @@ PAGE_FUNCTION uint64_t load_acquire(const uint64_t *p)
 }
 PAGE_FUNCTION void store_release(uint32_t *p, uint32_t value)
 {
-	asm volatile(PAGE_STORE ".u32 [%0], %1;" ::"l"(p), "r"(value)
+	asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(p), "r"(value)
 		     : "memory");
 }
 PAGE_FUNCTION void store_release(uint64_t *p, uint64_t value)
 {
-	asm volatile(PAGE_STORE ".u64 [%0], %1;" ::"l"(p),
+	asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(p),
 		     "l"((unsigned long long)value)
 		     : "memory");
 }
+#endif
 #define bounded_for(i, n) for ((i) = 0; (i) < (n); (i)++)
 
 #else
