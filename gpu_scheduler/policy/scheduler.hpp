@@ -33,6 +33,52 @@ POLICY_FUNCTION bool scheduler_stopped(const Scheduler &scheduler, const shared_
            page->executor.submit_head >= scheduler.stop_at;
 }
 
+// The part of a step that answers what has finished; streams wait for a whole step. For hosts on
+// which the rest of a step costs time. Returns whether there was anything to do.
+template <typename Host>
+POLICY_FUNCTION bool scheduler_collect(Scheduler &scheduler, shared_page *page, Host &host) {
+    bool collected = false;
+
+    for (uint32_t i = 0; i < scheduler.lanes; i++) {
+        Lane &lane = scheduler.lane[i];
+        if (!lane.limits.streams)
+            collected |= batch_collect(scheduler, page, lane, host);
+    }
+    return collected;
+}
+
+// The part of a step that takes and launches a single request: the next one, which is for that
+// lane, of single results. For hosts that have begun with it, in the belief that the policy would
+// launch it: what else has come waits for a whole step. Not while stopping.
+template <typename Host>
+POLICY_FUNCTION bool scheduler_launch_next(Scheduler &scheduler, shared_page *page, uint32_t lane,
+                                           Host &host) {
+    uint32_t slot;
+
+    if (!request_take(page, &slot))
+        return false;
+    request_admit(scheduler, page, slot);
+    batch_launch(page, scheduler.lane[lane], host);
+    page->executor.steps++;
+    return true;
+}
+
+// For hosts that have served the next request by themselves, when nothing was owned: launched it
+// alone, on the conditions of request_admit(), and seen it finish. Takes and answers it.
+POLICY_FUNCTION bool scheduler_answer_next(Scheduler &scheduler, shared_page *page,
+                                           uint32_t length) {
+    uint32_t slot;
+
+    if (!request_take(page, &slot))
+        return false;
+    scheduler.owned++;
+    page->executor.launches++;
+    page->executor.batched++;
+    page->executor.steps++;
+    answer(scheduler, page, slot, length, STATUS_OK, FINISH_NONE);
+    return true;
+}
+
 // Returns whether there was anything to do. Without requests it reads a single word of others.
 template <typename Host>
 POLICY_FUNCTION bool scheduler_step(Scheduler &scheduler, shared_page *page, Host &host) {
