@@ -83,14 +83,14 @@ DEVICE void copy_words(char *to, const char *from, uint32_t bytes, uint32_t lane
 }
 
 DEVICE void copy_bytes(void *to, const void *from, uint32_t bytes, uint32_t lane, uint32_t lanes) {
-    uint64_t all = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
+    uint64_t both = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from);
+    uint32_t wide = both % 16 ? 0 : bytes / 16 * 16, rest = bytes - wide;
     char *target = static_cast<char *>(to);
     const char *source = static_cast<const char *>(from);
 
-    if (all % 16 == 0)
-        copy_words<Bytes16>(target, source, bytes, lane, lanes);
-    else if (all % 4 == 0)
-        copy_words<uint32_t>(target, source, bytes, lane, lanes);
+    copy_words<Bytes16>(target, source, wide, lane, lanes);
+    if ((both | rest) % 4 == 0)
+        copy_words<uint32_t>(target + wide, source + wide, rest, lane, lanes);
     else
-        copy_words<unsigned char>(target, source, bytes, lane, lanes);
+        copy_words<unsigned char>(target + wide, source + wide, rest, lane, lanes);
 }
