@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpu_scheduler.bench.timeline import STEPS
+
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table."""
@@ -42,18 +44,21 @@ def references(results: dict[str, Any]) -> str:
         rows.append((f"`{spec}` replayed by a host thread, no data moved", f"{replay['p50']:.1f}"))
         through = results["page"][spec]["1"]["latency_ns"]["p50"] / 1000
         rows.append((f"`{spec}` through the page, one in flight", f"{through:.1f}"))
+    written = results["timeline_ns"]["empty"][STEPS["MARK_PUBLISHED"]] / 1000
+    rows.append(("`empty` on the GPU: found in the ring until written, mean", f"{written:.1f}"))
     return table(("", "P50 µs"), rows)
 
 
 def timeline(results: dict[str, Any]) -> str:
-    """Where the time of a request goes, one in flight."""
+    """When each step of a request ends, counted from the look at the ring that found it."""
     specs = list(results["timeline_ns"])
     steps = list(results["timeline_ns"][specs[0]])
     rows = [
         (step, *(f"{results['timeline_ns'][spec][step] / 1000:.2f}" for spec in specs))
         for step in steps
     ]
-    return table(("mean µs, one in flight", *(f"`{spec.split(':')[0]}`" for spec in specs)), rows)
+    head = "mean µs after the look, one in flight"
+    return table((head, *(f"`{spec.split(':')[0]}`" for spec in specs)), rows)
 
 
 def idle(results: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where the time of a request goes: an executor compiled with marks, one request in flight."""
+"""When what happens to a request: an executor compiled with marks, one request in flight."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from shared_page import SharedPage
 from shared_page.reading import ffi
 
 STEPS = {
-    "MARK_FETCHED": "request read from the page",
-    "MARK_STEPPED": "policy: admitted, batched",
-    "MARK_LAUNCHED": "input copied, graph launched",
-    "MARK_FINISHED": "graph runs, flag seen",
-    "MARK_COLLECTED": "policy: answered",
+    "MARK_POSTED": "its graph is asked of the launching warp",
+    "MARK_FETCHED": "request read from the page, in order",
+    "MARK_NOTICED": "the policy's warp finds it",
+    "MARK_LAUNCHED": "the launching call has returned",
+    "MARK_FINISHED": "the graph's flag is seen",
     "MARK_PUBLISHED": "result and notice written to the page",
+    "MARK_ANSWERED": "the policy has taken and answered it",
 }
 _STOP_S = 5.0
 
 
 def timeline_ns(text: str, requests: int = 20_000) -> dict[str, int]:
-    """Mean nanoseconds of each step. What is missing to the whole latency is the poll that finds
-    the request and the host's look that finds the result.
+    """Mean nanoseconds to each step from the look at the ring that found the request. What is
+    missing to the whole latency is that look and the host's, which finds the result.
 
     Raises GpuError, and RuntimeError when the load fails.
     """

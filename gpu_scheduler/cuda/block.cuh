@@ -6,7 +6,11 @@
 
 #include "gpu_scheduler/cuda/host.cuh"
 
-// Between the two warps of the block.
+enum BlockLimits : uint32_t {
+    LAUNCH_RING = 64, // more than instances
+};
+
+// Between the fetching warp and the policy's.
 struct Exchange {
     uint64_t fetch_head;         // next position of the submission ring
     volatile uint64_t fetched;   // requests in the copy
@@ -20,14 +24,24 @@ struct Exchange {
     uint64_t polls;
 };
 
+// Launches on their way from the warps that want them to the one that makes them, since a call
+// takes two microseconds. One warp writes at a time: the fetching one only while the other is idle.
+struct Launches {
+    uint32_t instance[LAUNCH_RING];
+    volatile uint32_t posted;
+    volatile uint32_t made;
+    volatile uint32_t error;  // cudaError_t of one that stays refused
+    volatile uint32_t closed; // in this execution of the kernel nothing more is posted
+};
+
 struct Progress {
     uint64_t published; // notices that are in the page
     uint64_t counted;   // of these, so many does the page's completion_tail count
     uint64_t executions;
     uint64_t retries;
     uint64_t idle_since;           // ns; while it has to leave
-    uint32_t cancels;              // as of the last step
-    uint64_t taken;                // requests that the policy took, as of the last step
+    volatile uint32_t cancels;     // as of the last step
+    volatile uint64_t taken;       // requests that the policy took, as of the last step
     volatile uint32_t touched[32]; // see step_prefetch()
     uint32_t recovered;            // scheduler_begin may have answered something
     uint32_t counters;             // they have changed since they were stored
@@ -42,6 +56,7 @@ struct __align__(16) Block {
     Scheduler scheduler;
     GraphHost host;
     Exchange exchange;
+    Launches launches;
     Progress progress;
 };
 
@@ -59,11 +74,11 @@ DEVICE void mark(Block &block, timeline_mark at) {
 #ifdef TIMELINE
     if (lane_id() == 0)
         block.progress.mark[at] = clock64();
-    if (at != MARK_PUBLISHED || lane_id())
+    if (at != MARK_ANSWERED || lane_id())
         return;
     block.progress.timed++;
     for (uint32_t i = 1; i < MARKS; i++)
-        block.progress.cycles[i] += block.progress.mark[i] - block.progress.mark[i - 1];
+        block.progress.cycles[i] += block.progress.mark[i] - block.progress.mark[MARK_SEEN];
 #endif
 }
 
@@ -73,6 +88,12 @@ DEVICE shared_page *real_page(const Block &block) {
 
 DEVICE executor_control *control_of(const Block &block) {
     return reinterpret_cast<executor_control *>(block.host.config.control);
+}
+
+// The page says that a request was taken before its graph can do harm: what kills this executor is
+// answered by its successor, not run again. By one thread.
+DEVICE void taken_store(const Block &block, uint64_t taken) {
+    store_system(&real_page(block)->executor.submit_head, taken);
 }
 
 // By all threads of the block. begin is a multiple of 16.

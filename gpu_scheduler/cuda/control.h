@@ -29,13 +29,14 @@ enum executor_ending {
 /* Where a request has got to, when one at a time is in flight. */
 enum timeline_mark {
     MARK_SEEN,      /* its entry of the ring was read */
+    MARK_POSTED,    /* the launching warp is asked for its graph */
     MARK_FETCHED,   /* it is in the copy of the page */
-    MARK_STEPPED,   /* the policy asks for its launch */
+    MARK_NOTICED,   /* the policy's warp has found it there */
     MARK_LAUNCHED,  /* its graph is launched */
     MARK_FINISHED,  /* the graph's flag was seen */
-    MARK_COLLECTED, /* the policy has answered it */
     MARK_PUBLISHED, /* result and notice are on their way to the page */
-    MARKS = 7,
+    MARK_ANSWERED,  /* the policy has taken and answered it */
+    MARKS = 8,
 };
 
 /* In the host's memory, mapped for the GPU. */
@@ -49,10 +50,10 @@ struct executor_control {
     uint64_t executions; /* of the scheduler's kernel: it relaunches itself */
     uint64_t retries;    /* launches of an instance that had not quite ended */
     uint64_t polls;      /* of the submission ring */
-    /* with -DTIMELINE: clock cycles from mark to mark, over `timed` requests */
+    /* with -DTIMELINE: clock cycles from the first mark to each, over `timed` requests */
     uint64_t timed;
     uint64_t cycles[MARKS];
-    uint64_t pad1[2];
+    uint64_t pad1;
 };
 
 /* One executable graph, launched when no other launch of it is in flight. */

@@ -16,10 +16,30 @@ struct PendingLaunch {
     uint32_t instance;
 };
 
+// A request that found the scheduler idle: the fetching warp had its graph launched, since the
+// policy is bound to ask for just that, unless more comes meanwhile. Then the policy decides: what
+// it does not claim is a graph that has run for nobody.
+struct Ahead {
+    uint32_t state; // enum AheadState, or the request's slot
+    uint32_t lane;
+    // what is to be published when the graph has finished
+    uint32_t slot;
+    uint32_t instance;
+    uint32_t length; // bytes of its result,
+    uint64_t from;   // which stand here
+    uint64_t ticket;
+};
+
+enum AheadState : uint32_t {
+    AHEAD_NONE = 0xffffffff,
+    AHEAD_VOID = 0xfffffffe, // launched, but on data that turned out to be old
+};
+
 struct GraphHost {
     executor_config config;
     uint32_t lane_of[KIND_COUNT];
-    uint32_t turn[EXECUTOR_LANES]; // launches of the lane: instances take turns
+    uint32_t turn[EXECUTOR_LANES]; // the lane's next instance: they take turns
+    Ahead ahead;
     uint64_t launched[INSTANCES_MAX];
     uint64_t due[INSTANCES_MAX]; // ns; 0: at once
     uint32_t finished;           // a bit for each instance, as of this turn
@@ -39,19 +59,45 @@ struct GraphHost {
         return lane.delay_ns ? now() + lane.delay_ns : 0;
     }
 
+    __device__ uint32_t instance_next(uint32_t index) const {
+        return config.lane[index].first_instance + turn[index];
+    }
+
+    // Counts a launch of the lane's next instance, and returns which that is.
+    __device__ uint32_t instance_take(uint32_t index) {
+        uint32_t instance = instance_next(index);
+
+        turn[index] = turn[index] + 1 == config.lane[index].instances ? 0 : turn[index] + 1;
+        launched[instance]++;
+        launches++;
+        finished &= ~(1u << instance);
+        return instance;
+    }
+
     // At most one a lane and step. Policy never has more in flight than the lane has instances.
     __device__ uint64_t launch(uint32_t kind, const SlotQueue &queue, uint32_t first,
                                uint32_t count) {
         uint32_t index = lane_of[kind];
         const graph_lane &lane = config.lane[index];
-        uint32_t instance = lane.first_instance + turn[index]++ % lane.instances;
+        bool believed = count == 1 && ahead.state == queue_at(queue, first);
 
-        pending[pending_count++] = {&queue, first, count, index, instance};
-        launched[instance]++;
-        finished &= ~(1u << instance);
+        if (believed)
+            ahead.state = AHEAD_NONE;
+        ahead_settle();
+        uint32_t instance = instance_take(index);
+        if (!believed)
+            pending[pending_count++] = {&queue, first, count, index, instance};
         due[instance] = due_after(lane);
         in_flight |= 1u << instance;
         return instance;
+    }
+
+    // Its launch counts, whoever it was for.
+    __device__ void ahead_settle() {
+        if (ahead.state == AHEAD_NONE)
+            return;
+        instance_take(ahead.lane);
+        ahead.state = AHEAD_NONE;
     }
 
     // Streams are computed by the policy's own thread, when they are collected.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Launches that the policy has asked for: inputs gathered, graphs launched from the device.
+// Launches that the policy has asked for, or will: inputs gathered, graphs launched from the device
+// by a warp that does nothing else.
 #pragma once
 
 #include "gpu_scheduler/cuda/block.cuh"
 
 enum LaunchLimits : uint32_t {
-    // An instance can refuse for a moment after its last kernel: the graph has not formally ended.
-    ATTEMPTS_MAX = 1 << 14,
+    // An instance refuses until its graph has formally ended: for a moment after its last kernel,
+    // or
+    // as long as a graph runs that was launched ahead for nobody.
+    ATTEMPTS_MAX = 1 << 19,
     GROUP = 16, // lanes that copy one request: 256 bytes at a time
 };
 
@@ -27,6 +30,27 @@ DEVICE void inputs_gather(const Block &block, const PendingLaunch &pending) {
     }
 }
 
+// One thread, after a __syncwarp(): what its warp has written stands when the graph runs.
+DEVICE void launch_post(Launches &launches, uint32_t instance) {
+    launches.instance[launches.posted % LAUNCH_RING] = instance;
+    __threadfence_block();
+    launches.posted = launches.posted + 1;
+}
+
+DEVICE void launches_post(Block &block) {
+    GraphHost &host = block.host;
+
+    for (uint32_t i = 0; i < host.pending_count; i++)
+        inputs_gather(block, host.pending[i]);
+    __syncwarp();
+    if (lane_id() == 0) {
+        for (uint32_t i = 0; i < host.pending_count; i++)
+            launch_post(block.launches, host.pending[i].instance);
+        host.pending_count = 0;
+    }
+    __syncwarp();
+}
+
 // Returns the error of a launch that stays refused, or 0.
 DEVICE uint32_t graph_launch(Block &block, uint32_t instance) {
     const executor_config &config = block.host.config;
@@ -40,25 +64,27 @@ DEVICE uint32_t graph_launch(Block &block, uint32_t instance) {
             break;
         block.progress.retries++;
     }
-    block.host.launches++;
     return error;
 }
 
-DEVICE uint32_t launches_perform(Block &block) {
-    GraphHost &host = block.host;
-    uint32_t error = 0;
+// The launching warp's one thread, until nothing more comes.
+DEVICE void launches_run(Block &block) {
+    Launches &launches = block.launches;
+    uint32_t made = launches.made;
 
-    for (uint32_t i = 0; i < host.pending_count; i++)
-        inputs_gather(block, host.pending[i]);
-    __syncwarp(); // a launch publishes what its thread has seen
-    if (lane_id() == 0) {
-#pragma unroll 1
-        for (uint32_t i = 0; i < host.pending_count && !error; i++)
-            error = graph_launch(block, host.pending[i].instance);
-        host.pending_count = 0;
+    while (true) {
+        bool closed = launches.closed;
+        if (made != launches.posted) {
+            __threadfence_block();
+            uint32_t error = graph_launch(block, launches.instance[made % LAUNCH_RING]);
+            if (error)
+                launches.error = error;
+            mark(block, MARK_LAUNCHED);
+            launches.made = ++made;
+        } else if (closed) {
+            break;
+        }
     }
-    __syncwarp();
-    return __shfl_sync(~0u, error, 0);
 }
 
 // A bit for each instance all of whose launches have finished.

@@ -15,19 +15,23 @@ struct Notice {
     uint32_t length; // bytes to copy from `from`
     uint32_t begin;  // where they go in the slot's result
     const void *from;
+    uint64_t done; // of a final one: the slot's ticket,
+    uint64_t rest; // and its length, status and finish, one word of the page
 };
 
 DEVICE Notice notice_read(Block &block, uint64_t position) {
     uint64_t entry = mirror.completion[position & (COMPLETION_DEPTH - 1)];
     uint32_t slot = entry & SLOT_MASK;
     const slot_executor &out = mirror.slot[slot].executor;
+    uint64_t rest = *reinterpret_cast<const uint64_t *>(&out.length);
     GraphHost &host = block.host;
 
     if (out.tokens_ticket != mirror.slot[slot].ingress.ticket)
-        return {entry, slot, host.source[slot] ? out.length : 0, 0, host.source[slot]};
+        return {entry,    slot, host.source[slot] ? out.length : 0, 0, host.source[slot],
+                out.done, rest};
     uint32_t begin = host.published[slot] * TOKEN_SIZE / 16 * 16;
     uint32_t end = static_cast<uint32_t>(out.tokens) * TOKEN_SIZE;
-    return {entry, slot, end - begin, begin, mirror.slot[slot].result + begin};
+    return {entry, slot, end - begin, begin, mirror.slot[slot].result + begin, out.done, rest};
 }
 
 DEVICE void results_copy(shared_page *page, const Notice &notice, uint32_t count) {
@@ -47,13 +51,10 @@ DEVICE void results_copy(shared_page *page, const Notice &notice, uint32_t count
 
 // Where the notice is final, the line that says so.
 DEVICE void slot_store(shared_page *page, const Notice &notice) {
-    const slot_executor &from = mirror.slot[notice.slot].executor;
     slot_executor *to = &page->slot[notice.slot].executor;
-    // One word of length, status and finish.
-    uint64_t rest = *reinterpret_cast<const uint64_t *>(&from.length);
 
-    store_system(&to->length, rest);
-    store_system(&to->done, from.done);
+    store_system(&to->length, notice.rest);
+    store_system(&to->done, notice.done);
 }
 
 // Tokens before their count, the count before the ticket that makes it valid.
@@ -72,14 +73,12 @@ RARE void stream_store(shared_page *page, Block &block, const Notice &notice, bo
     __syncwarp(); // a chunk may have several notices of one stream, the last of them final
 }
 
-DEVICE void chunk_publish(Block &block, uint32_t count) {
+// One notice in each of the first lanes.
+DEVICE void chunk_publish(Block &block, const Notice &notice, uint32_t count) {
     shared_page *page = real_page(block);
     uint64_t position = block.progress.published + lane_id();
     bool mine = lane_id() < count;
-    Notice notice = {};
 
-    if (mine)
-        notice = notice_read(block, position);
     results_copy(page, notice, count);
     __syncwarp();
     bool stream = mine && mirror.slot[notice.slot].executor.tokens_ticket ==
@@ -88,8 +87,6 @@ DEVICE void chunk_publish(Block &block, uint32_t count) {
         stream_store(page, block, notice, stream);
     if (mine && notice.entry & COMPLETION_FINAL)
         slot_store(page, notice);
-    if (lane_id() == 0)
-        store_system(&page->executor.submit_head, mirror.executor.submit_head);
     __syncwarp();
     if (mine)
         store_release_system(&page->completion[position & (COMPLETION_DEPTH - 1)], notice.entry);
@@ -122,8 +119,6 @@ RARE void counts_store(Block &block) {
     if (block.progress.counters && lane_id() >= first && lane_id() < end)
         store_system(reinterpret_cast<uint64_t *>(to) + lane_id(),
                      reinterpret_cast<const uint64_t *>(&from)[lane_id()]);
-    if (block.progress.counters && lane_id() == 0)
-        store_system(&to->submit_head, from.submit_head);
     bool behind = block.progress.counted != block.progress.published;
     if (behind && lane_id() == 0)
         store_release_system(&to->completion_tail, block.progress.published);
@@ -140,7 +135,29 @@ DEVICE bool results_publish(Block &block) {
 
     while (block.progress.published != tail) {
         uint64_t left = tail - block.progress.published;
-        chunk_publish(block, left < 32 ? static_cast<uint32_t>(left) : 32);
+        uint32_t count = left < 32 ? static_cast<uint32_t>(left) : 32;
+        Notice notice = {};
+        if (lane_id() < count)
+            notice = notice_read(block, block.progress.published + lane_id());
+        chunk_publish(block, notice, count);
     }
     return any;
+}
+
+// Of a request that was launched ahead, and alone since: what the policy is bound to post for it,
+// as its next notice. Without what a chunk of notices needs, and with all lanes for its result.
+DEVICE void lone_publish(shared_page *page, const Ahead &lone, uint64_t position) {
+    request_slot &to = page->slot[lone.slot];
+
+    copy_bytes(to.result, reinterpret_cast<const void *>(lone.from), lone.length, lane_id(), 32);
+    __syncwarp();
+    if (lane_id() == 0) {
+        store_system(&to.executor.length,
+                     uint64_t{FINISH_NONE} << 48 | uint64_t{STATUS_OK} << 32 | lone.length);
+        store_system(&to.executor.done, lone.ticket);
+        store_release_system(&page->completion[position & (COMPLETION_DEPTH - 1)],
+                             (position + 1) << TICKET_SHIFT | COMPLETION_FINAL | lone.slot);
+        store_system(&page->executor.completion_tail, position);
+    }
+    __syncwarp();
 }

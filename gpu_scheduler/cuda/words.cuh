@@ -25,6 +25,12 @@ DEVICE uint64_t load_relaxed_system(const void *p) {
     return value;
 }
 
+DEVICE uint32_t load_relaxed_system32(const void *p) {
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+    return value;
+}
+
 DEVICE uint64_t load_relaxed_device(const void *p) {
     uint64_t value;
     asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");

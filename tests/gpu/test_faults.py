@@ -26,7 +26,7 @@ kernel = cupy.RawKernel(
 )
 graphs = GraphSet()
 for _ in range(2):
-    x, y = cupy.zeros((1, 1), cupy.int32), cupy.zeros((1, 1), cupy.int32)
+    x, y = cupy.zeros((1, WORDS), cupy.int32), cupy.zeros((1, WORDS), cupy.int32)
     with capture.own_stream() as stream:
         kernel((1,), (1,), (x, y))
         stream.synchronize()
@@ -36,19 +36,26 @@ sys.exit(serve_graphs(graphs))
 
 
 @pytest.mark.usefixtures("gpu")
-def test_a_kernel_that_traps(page: SharedPage, transport: Transport, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [1, 4], ids=["launched by the policy", "launched ahead of it"])
+def test_a_kernel_that_traps(
+    page: SharedPage, transport: Transport, tmp_path: Path, words: int
+) -> None:
+    """Its request is lost, not run again by the successor, which would end like this one."""
     script = tmp_path / "trapping.py"
-    script.write_text(
-        TRAPPING.replace("import sys\n", f"import sys\nsys.path[0] = {str(ROOT)!r}\n", 1)
-    )
+    begin = f"import sys\nsys.path[0] = {str(ROOT)!r}\nWORDS = {words}\n"
+    script.write_text(TRAPPING.replace("import sys\n", begin, 1))
+
+    def payload(number: int) -> bytes:
+        return number.to_bytes(4 * words, "little")
+
     program = Program((sys.executable, str(script)))
     connection = transport.connect()
     first = Executor(program, page, "echo")
     second = None
     try:
         first.ready()
-        assert connection.ask(8, (7).to_bytes(4, "little")).payload == (7).to_bytes(4, "little")
-        connection.send(8, (13).to_bytes(4, "little"))
+        assert connection.ask(8, payload(7)).payload == payload(7)
+        connection.send(8, payload(13))
         assert first.wait() == 1
         said = first.errors()
         assert "running the scheduler and its graphs" in said
@@ -57,7 +64,7 @@ def test_a_kernel_that_traps(page: SharedPage, transport: Transport, tmp_path: P
         assert page.struct.executor.error
         second = Executor(program, page, "echo").ready()
         assert connection.answer().status == constants.STATUS_INTERNAL
-        assert connection.ask(8, (9).to_bytes(4, "little")).status == constants.STATUS_OK
+        assert connection.ask(8, payload(9)).status == constants.STATUS_OK
         assert second.terminate() == 0
     finally:
         first.close()
