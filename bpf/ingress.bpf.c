@@ -141,24 +141,34 @@ static void look_again(struct look_timer *at, __u64 now)
 		bpf_timer_start(&at->timer, wake_ns, 0);
 }
 
+/*
+ * Nothing is to come: the timer may stop. The exchange is a full barrier;
+ * admit() has one between the same two words.
+ */
+static int may_stop(__u64 now)
+{
+	if (results_to_come(&shared_page, now))
+		return 0;
+	shared_page.wake.next_ns = 0;
+	__sync_lock_test_and_set(&shared_page.ingress.timer_armed, 0);
+	return !results_to_come(&shared_page, now) ||
+	       !shared_swap(&shared_page.ingress.timer_armed, 0, 1);
+}
+
 static int look(void *map, __u32 *key, struct look_timer *at)
 {
 	__u64 now = bpf_ktime_get_ns();
+	int stops;
 
 	shared_add(&shared_page.ingress.timer_looks, 1);
 	if (wake_adapts(&shared_page))
 		wake_learn(&shared_page, now);
+	stops = may_stop(now);
+	/* Last: nobody else rings for a result that came until then. */
 	if (tick(now) | completion_waits(&shared_page))
 		ring_doorbell();
-	if (!results_to_come(&shared_page, now)) {
-		shared_page.wake.next_ns = 0;
-		/* A full barrier; admit() has one between its two words. */
-		__sync_lock_test_and_set(&shared_page.ingress.timer_armed, 0);
-		if (!results_to_come(&shared_page, now) ||
-		    !shared_swap(&shared_page.ingress.timer_armed, 0, 1))
-			return 0;
-	}
-	look_again(at, now);
+	if (!stops)
+		look_again(at, now);
 	return 0;
 }
 

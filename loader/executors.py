@@ -20,7 +20,7 @@ from shared_page.frames import write_frames
 
 READY_S = 30.0
 LOOK_S = 0.005  # between looks at the page's word while it starts; never once it serves
-LEAVE_S = 2.0
+LEAVE_S = 5.0
 RESTARTS, PER_S = 5, 60.0
 EXTERNAL = "external"
 EXTERNAL_LOOK_S = 0.05

@@ -59,35 +59,40 @@ PAGE_FUNCTION int result_stands(struct shared_page *page, uint64_t named,
 	       load_acquire(&slot->executor.tokens_ticket) == ticket;
 }
 
+/* The nth result that egress has not taken stands. */
+PAGE_FUNCTION int nth_stands(struct shared_page *page, uint32_t nth,
+			     uint64_t now)
+{
+	uint64_t at, entry;
+
+	if (results_fall_due(page)) {
+		at = load_acquire(&page->executor.submit_head) + nth;
+		entry = load_acquire(&page->submit[at & SLOT_MASK]);
+		return entry >> TICKET_SHIFT == at + 1 &&
+		       result_stands(page, entry, now);
+	}
+	at = load_acquire(&page->egress.completion_head) + nth;
+	entry = load_acquire(&page->completion[at & (COMPLETION_DEPTH - 1)]);
+	return entry >> TICKET_SHIFT == at + 1 && entry & COMPLETION_FINAL;
+}
+
 /*
- * Some result does not stand yet, or that is not certain. Those that stand are
- * taken by egress before it sleeps, so nobody has to look for them again.
- * finals is read before completion_head, and written after it: a notice is not
- * counted twice.
+ * Some result does not stand yet, or that is not certain: there are many, or
+ * streams. Those that stand are taken by egress before it sleeps, so nobody has
+ * to look for them again; but whoever finds it asleep has to wake it after
+ * this. finals is read before completion_head, and written after it: a notice
+ * is not counted twice.
  */
 PAGE_FUNCTION int results_to_come(struct shared_page *page, uint64_t now)
 {
 	uint64_t left = requests_in_flight(page);
-	uint64_t last = load_acquire(&page->ingress.submit_tail) - 1;
-	uint64_t entry, head;
 	uint32_t i;
 
-	if (results_fall_due(page)) {
-		entry = load_acquire(&page->submit[last & SLOT_MASK]);
-		return left && (entry >> TICKET_SHIFT != last + 1 ||
-				!result_stands(page, entry, now));
-	}
-	head = load_acquire(&page->egress.completion_head);
 	bounded_for (i, OLDEST_STEPS) {
-		if (!left)
+		if (i >= left || !nth_stands(page, i, now))
 			break;
-		entry = load_acquire(
-			&page->completion[(head + i) & (COMPLETION_DEPTH - 1)]);
-		if (entry >> TICKET_SHIFT != head + i + 1)
-			break;
-		left -= !!(entry & COMPLETION_FINAL);
 	}
-	return left != 0;
+	return i < left;
 }
 
 /*
