@@ -163,7 +163,7 @@ int main(int argc, char **argv) {
     Race race;
     uint32_t index;
 
-    page_initialise(race.page.get(), CONNECTION_COUNT);
+    page_initialise(race.page.get(), CONNECTION_COUNT, SLOT_COUNT);
     std::thread other(bring_rest, std::ref(race));
     for (; n <= rounds && std::chrono::steady_clock::now() - started < patience; n++) {
         begin(race, n);
