@@ -35,7 +35,7 @@ from experiments.plan import (
 FOLDER = Path(__file__).parent
 Check = Callable[[Any], Any]  # gives the value to use; raises ValueError(said, do)
 
-SETTLING_SHARE = 1 / 3  # of the warm-up; in the rest system calls are counted
+SETTLING_SHARE = 2 / 3  # of the warm-up; in the rest system calls are counted
 TOPOLOGIES = ("loopback", "veth", "bridge", "vxlan")
 
 

@@ -213,7 +213,7 @@ def observe(
     report("warming up", timing.warmup)
     names, unknown = thread_names(state), system_calls.unknown()
     with ExitStack() as stack:
-        with SystemCalls(() if unknown else names) as counted, idle:
+        with idle, SystemCalls(() if unknown else names) as counted:
             began = time.monotonic()
             stack.enter_context(load)
             burner = stack.enter_context(given.burning(*burn_beside(state)))
@@ -223,6 +223,7 @@ def observe(
             interrupts = idle.found()
             seconds = time.monotonic() - began
         start_s = sending + timing.warmup
+        check_settled(start_s - time.monotonic())
         load.ended(max(start_s - time.monotonic(), 0))
         report("measuring", timing.measured)
         accounts = partial(
@@ -234,6 +235,18 @@ def observe(
     threads = [{"name": names[tid], "calls": calls} for tid, calls in counted.counts.items()]
     calls = {"seconds": seconds, "threads": threads, "unknown": unknown}
     return {"system_calls": calls, "idle_interrupts": interrupts}, samples
+
+
+def check_settled(left_s: float) -> None:
+    """Raises ExperimentError when what is counted in the warm-up was still being counted when the
+    measured time began: tracepoints are left after grace periods of RCU, long ones where CPUs idle.
+    """
+    if left_s < 0:
+        raise ExperimentError(
+            "end the counting before the measured time",
+            f"it ended {-left_s:.2f} s after that began",
+            "give a longer warmup_s; two thirds of it are for this",
+        )
 
 
 def sample(

@@ -44,8 +44,8 @@ class Timing:
     """Seconds of a run: system calls are counted first, then the counting has to fade, then
     everything else is measured. The first two are the load's warm-up."""
 
-    counting: float = 1.0
-    settling: float = 0.5
+    counting: float = 0.5
+    settling: float = 1.0
     measured: float = 4.0
 
     @property

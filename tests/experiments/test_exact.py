@@ -62,10 +62,12 @@ def test_status_and_result_of_the_command(
     worse["low"]["epoll"]["client"] *= 2
     out = tmp_path / "exact.json"
     for result, status in ((runs(), 0), (worse, 1)):
-        monkeypatch.setattr(exact, "run", lambda raw, result=result: result)
+        monkeypatch.setattr(exact, "run", lambda raw, wake_policy, result=result: result)
         assert entry.main(["exact", "--out", str(out)]) == status
         assert json.loads(out.read_text()) == result
     assert "low, epoll: client was" in capsys.readouterr().err
+    # The baseline is of the fixed policy.
+    assert entry.main(["exact", "--out", str(out), "--wake-policy", "adaptive"]) == 0
     baseline = tmp_path / "baseline.json"
     exact.record(worse, baseline)
     assert exact.problems(worse, json.loads(baseline.read_text())) == []

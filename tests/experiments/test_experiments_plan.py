@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments import measure
+from experiments.errors import ExperimentError
 from experiments.plan import TRANSPORTS, Condition, Plan, Timing, labels, numbered
 
 
@@ -118,3 +120,10 @@ def test_a_point_is_called_by_what_differs() -> None:
         "70% of saturation, looks every 5 µs, all CPUs, bbr, no netem",
     ]
     assert labels(numbered([Condition()])) == {"p01": "1,000/s"}
+
+
+def test_a_warm_up_too_short_for_what_is_counted_in_it() -> None:
+    measure.check_settled(0.0)
+    with pytest.raises(ExperimentError, match=r"0\.25 s after") as failed:
+        measure.check_settled(-0.25)
+    assert "warmup_s" in failed.value.do
