@@ -21,7 +21,7 @@ def turn(requests: int, cpu_us: float, idle_us: float = 0.0) -> Turn:
     return Turn(requests, requests / WALL_US * 1e6, cpu_us, idle_us, WALL_US)
 
 
-def measured(ratio: float = 0.8, **changes: float) -> dict[str, Any]:
+def measured(ratio: float = 0.8, saturated: bool = True, **changes: float) -> dict[str, Any]:
     """A result of a run, which meets the targets unless changed."""
     values = {
         "supervisor": 30.0, "server": 12.0, "bpf_supervisor": 40.0, "epoll": 700, "bpf": 900,
@@ -31,7 +31,10 @@ def measured(ratio: float = 0.8, **changes: float) -> dict[str, Any]:
     one = {"wire_to_page": 9000.0, "page_to_wire": 16000.0, "look": 2000.0}
     return {
         "saturation": {
-            "by_depth": {"1": {"ratio": 0.9}, "8": {"ratio": ratio}},
+            "by_depth": {
+                "1": {"ratio": 0.9, "saturated": True},
+                "8": {"ratio": ratio, "saturated": saturated},
+            },
             "resident_bytes": {name: values[name] * mib for name in ("supervisor", "server")},
             "cpus": {"service": 1, "load": 0},
         },
@@ -50,6 +53,20 @@ def test_the_service_is_charged_for_what_its_cpu_idled() -> None:
     assert figures["epoll_per_cpu_second"] == pytest.approx(100_000)
     assert figures["ratio"] == pytest.approx(0.5)
     assert figures["wall_ratio"] == pytest.approx(1.0)
+
+
+def test_an_echo_that_idles_is_not_saturated() -> None:
+    epoll = [turn(100_000, 1e6)] * 3
+    assert bench_saturation.figures([turn(100_000, 9e5, idle_us=1e5)] * 3, epoll)["saturated"]
+    assert not bench_saturation.figures([turn(100_000, 8e5, idle_us=2e5)] * 3, epoll)["saturated"]
+
+
+@pytest.mark.parametrize(("others", "limits"), [(True, [0.7, None]), (False, [0.7, 0.7])])
+def test_a_target_needs_a_saturated_echo(others: bool, limits: list[float | None]) -> None:
+    """Where none was saturated, all are judged."""
+    result = measured(ratio=0.5, saturated=False)
+    result["saturation"]["by_depth"]["1"]["saturated"] = others
+    assert [line.limit for line in list(bench.figures(result))[:2]] == limits
 
 
 def test_the_ratio_is_the_median_of_the_rounds() -> None:
