@@ -207,8 +207,9 @@ def observe(
 ) -> tuple[dict[str, Any], list[Raw]]:
     """The load from its start to its end. Gives what was counted first, and readings of the
     accounts in the measured time. Counted are `system_calls`, the service's, while it connected and
-    for a time after that, and `idle_interrupts` in that time, or why these are unknown.
-    Raises ExperimentError.
+    for a time after that, and `idle_interrupts` in that time, or why these are unknown. Tracepoints
+    are left after grace periods of RCU, long ones where CPUs idle: `settled_s` is how long before
+    the measured time they were. Raises ExperimentError.
     """
     report("warming up", timing.warmup)
     names, unknown = thread_names(state), system_calls.unknown()
@@ -223,7 +224,7 @@ def observe(
             interrupts = idle.found()
             seconds = time.monotonic() - began
         start_s = sending + timing.warmup
-        check_settled(start_s - time.monotonic())
+        settled = start_s - time.monotonic()
         load.ended(max(start_s - time.monotonic(), 0))
         report("measuring", timing.measured)
         accounts = partial(
@@ -234,19 +235,7 @@ def observe(
         load.finish()
     threads = [{"name": names[tid], "calls": calls} for tid, calls in counted.counts.items()]
     calls = {"seconds": seconds, "threads": threads, "unknown": unknown}
-    return {"system_calls": calls, "idle_interrupts": interrupts}, samples
-
-
-def check_settled(left_s: float) -> None:
-    """Raises ExperimentError when what is counted in the warm-up was still being counted when the
-    measured time began: tracepoints are left after grace periods of RCU, long ones where CPUs idle.
-    """
-    if left_s < 0:
-        raise ExperimentError(
-            "end the counting before the measured time",
-            f"it ended {-left_s:.2f} s after that began",
-            "give a longer warmup_s; two thirds of it are for this",
-        )
+    return {"system_calls": calls, "idle_interrupts": interrupts, "settled_s": settled}, samples
 
 
 def sample(

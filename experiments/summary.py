@@ -130,6 +130,7 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         used["idle"] = idle["us"] / idle["seconds"] * used["at"] / 1e6
     calls = facts["system_calls"]
     late_us = facts.get("handicap", {}).get("late_us", 0)
+    reasons = [*load["invalid_reasons"], *unsettled(facts.get("settled_s", 0.0))]
     counters = json.loads((folder / "counters.json").read_text())["counters"]
     return {
         "arm": run.arm,
@@ -152,8 +153,8 @@ def summarise_run(plan: Plan, run: Run, folder: Path) -> Json:
         "number": run.number,
         "rate": facts["rate"],
         "seed": run.seed,
-        "valid": load["valid"],
-        "invalid_reasons": load["invalid_reasons"],
+        "valid": not reasons,
+        "invalid_reasons": reasons,
         "warmup_failures": load["warmup"]["failures"],
         "loop_run_us": used.get("loop"),
         "service_ticks_us": {mode: used[f"service.ticks.{mode}"] for mode in ("user", "system")},
@@ -172,6 +173,16 @@ def accounts_interrupts_apart(raw: Path) -> bool:
     """Whether the kernel that was measured on does. Raises OSError or ValueError."""
     accounting = json.loads((raw / ENVIRONMENT).read_text()).get("accounting", {})
     return bool(accounting.get("CONFIG_IRQ_TIME_ACCOUNTING") == "y")
+
+
+def unsettled(settled_s: float) -> list[str]:
+    """Why a run is not valid whose warm-up was over so long after what is counted in it."""
+    if settled_s >= 0:
+        return []
+    return [
+        f"what the warm-up counts was still being counted {-settled_s:.2f} s after its end: "
+        "give a longer warmup_s, of which two thirds are for this"
+    ]
 
 
 def machine_at_ticks(used: Sample, cpus: int) -> dict[str, float]:
