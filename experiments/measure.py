@@ -207,24 +207,24 @@ def observe(
 ) -> tuple[dict[str, Any], list[Raw]]:
     """The load from its start to its end. Gives what was counted first, and readings of the
     accounts in the measured time. Counted are `system_calls`, the service's, while it connected and
-    for a time after that, and `idle_interrupts` in that time, or why these are unknown. Tracepoints
-    are left after grace periods of RCU, long ones where CPUs idle: `settled_s` is how long before
-    the measured time they were. Raises ExperimentError.
+    for a time after that, and `idle_interrupts` in that time, or why these are unknown. `settled_s`
+    is how long before the measured time the counting of system calls was over, which costs who
+    makes them. Raises ExperimentError.
     """
     report("warming up", timing.warmup)
     names, unknown = thread_names(state), system_calls.unknown()
     with ExitStack() as stack:
-        with idle, SystemCalls(() if unknown else names) as counted:
-            began = time.monotonic()
-            stack.enter_context(load)
-            burner = stack.enter_context(given.burning(*burn_beside(state)))
-            sending = load.wait_until_sending()
-            idle.start()
-            load.ended(timing.counting)
-            interrupts = idle.found()
-            seconds = time.monotonic() - began
-        start_s = sending + timing.warmup
-        settled = start_s - time.monotonic()
+        with idle:
+            with SystemCalls(() if unknown else names) as counted:
+                began = time.monotonic()
+                stack.enter_context(load)
+                burner = stack.enter_context(given.burning(*burn_beside(state)))
+                start_s = load.wait_until_sending() + timing.warmup
+                idle.start()
+                load.ended(timing.counting)
+                interrupts = idle.found()
+                seconds = time.monotonic() - began
+            settled = start_s - time.monotonic()
         load.ended(max(start_s - time.monotonic(), 0))
         report("measuring", timing.measured)
         accounts = partial(
