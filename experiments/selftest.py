@@ -28,6 +28,7 @@ from experiments.errors import ExperimentError
 from experiments.idle_interrupts import IdleInterrupts
 from experiments.soak import Soak
 
+TRIES = 3
 WITHIN = 0.02
 VM_TAKES_S = 60.0  # expected, on an emulated CPU
 PAUSE_S = 0.3
@@ -115,7 +116,7 @@ class Bench:
 
         def burn(name: str) -> None:
             try:
-                found[name] = self._burn(name)
+                found[name] = middle([self._burn(name) for _ in range(TRIES)])
             except ExperimentError as error:
                 skipped[name] = error.said
 
@@ -200,6 +201,13 @@ class Bench:
                         off = abs(used[one.name] - burnt.known / 1e3)
                         worst[one.name] = max(worst.get(one.name, 0.0), off)
         return worst
+
+
+def middle(tries: list[Json]) -> Json:
+    """Of some burns the one of which the machine's account found a middling share: what others run
+    now and then is in that account too, of one burn or of its blank."""
+    machine = next(one for one in ACCOUNTS if one.title == "/proc/schedstat")
+    return sorted(tries, key=lambda burn: share(burn, machine) or 0.0)[len(tries) // 2]
 
 
 def share(burn: Json, account: Account) -> float | None:

@@ -84,3 +84,10 @@ def test_what_is_not_found_is_named() -> None:
     assert selftest.problems({"burns": {selftest.USER: burn}}) == [
         "cpu.stat of the cgroup found 97.0% of user"
     ]
+
+
+def test_one_disturbed_burn_does_not_count() -> None:
+    def burn(tasks: float) -> dict[str, Any]:
+        return {"known_us": 100.0, "softirq_us": 0.0, "found_us": {"tasks": tasks}}
+
+    assert selftest.middle([burn(117.0), burn(100.5), burn(99.0)]) == burn(100.5)
