@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from types import TracebackType
 from typing import Any, Self
 
 from experiments import bcc
+from experiments.closing import Closing
 from experiments.errors import ExperimentError
 
 _WHAT = "time interrupts of idle CPUs"
@@ -58,7 +58,7 @@ def program() -> str:
     return _PROGRAM + "".join(_PROGRAMS % (name, name) for name in _NAMES)
 
 
-class IdleInterrupts:
+class IdleInterrupts(Closing):
     """Compiled once; times while a `with` block runs. Where that cannot be had it does nothing, and
     `unknown` says why."""
 
@@ -109,11 +109,7 @@ class IdleInterrupts:
                 with contextlib.suppress(Exception):  # it was not attached
                     self._bpf.detach_raw_tracepoint(tp=f"{name}_{end}".encode())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Takes the programs off."""
         if not self.unknown:
             self._detach()

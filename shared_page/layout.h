@@ -138,8 +138,7 @@ struct page_ingress {
 	uint64_t stale_segments; /* bytes for a connection that is gone */
 	uint64_t insert_failures; /* the socket map refused a connection */
 	uint64_t timer_looks; /* of the timer, most of which wake nobody */
-	uint64_t
-		early_looks; /* for a result that was expected, and not there */
+	uint64_t early_looks; /* for a result that was not there yet */
 	uint64_t pad1[6];
 };
 
