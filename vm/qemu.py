@@ -65,6 +65,10 @@ def kernel_command_line(machine: Machine) -> str:
     ]
     if machine.accelerator == "tcg" and not machine.icount and (khz := host_tsc_khz()):
         words.append(f"tsc_early_khz={khz}")  # not to be measured at boot, see tsc.py
+    if machine.icount:
+        # Instructions are to be those of what was started. khugepaged (every 10 s, 15 to 40 million
+        # of them) and DAMON's sampling are the kernel's own, and would fall into any window.
+        words.append("transparent_hugepage=never damon_stat.enabled=N")
     words.append(f"init=/usr/bin/python3 -- -IS {GUEST_INIT}")
     return " ".join(words)
 

@@ -154,6 +154,14 @@ def test_two_at_the_same_time(run_in_vm: Callable[..., Outcome]) -> None:
     assert b"cannot run 'no-such-program'" in second.result().err
 
 
+def test_icount_counts_no_housekeeping(run_in_vm: Callable[..., Outcome]) -> None:
+    """Threads of the kernel that wake up of themselves, and burn tens of ms in any window."""
+    outcome = run_in_vm("cat /proc/[0-9]*/comm 2> /dev/null", icount=True, memory_mib=512)
+    names = outcome.out.decode().split()
+    assert "kthreadd" in names
+    assert not {name for name in names if name.startswith(("khugepaged", "kdamond"))}
+
+
 def test_icount_skips_idle_time(run_in_vm: Callable[..., Outcome]) -> None:
     started = time.monotonic()
     outcome = run_in_vm("sleep 200; cat /proc/uptime", icount=True, memory_mib=512)
