@@ -61,7 +61,7 @@ exact: ready ## instructions of a request at three rates, counted in the VM
 	@$(PYTHON) -m experiments exact
 
 .PHONY: calibrate
-calibrate: ready ## whether experiments find what is there, and nothing else (half an hour)
+calibrate: ready ## whether experiments find what is there, and nothing else (five minutes)
 	@$(PYTHON) -m experiments calibrate
 
 C_SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' '*.cu' '*.cuh')
