@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 
 import pytest
 
-from tests.soak.soak import grown, soak, unbalanced
+from tests.soak.soak import grown, memory_kib, soak, unbalanced
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "20"))
+HUGE_PAGE = 2 << 20
+MADV_COLLAPSE = 25  # Linux 6.1, include/uapi/asm-generic/mman-common.h
 
 
 @pytest.mark.slow
@@ -27,6 +30,18 @@ def test_growth_is_seen() -> None:
     assert grown([{"pins": 3 + at // 10} for at in range(20)])
     assert grown([{"supervisor_kib": 20_000 + 200 * at} for at in range(20)])
     assert grown(level[:3])
+
+
+def test_memory_is_what_a_process_asked_for() -> None:
+    before = memory_kib(os.getpid())
+    with mmap.mmap(-1, 4 * HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as area:
+        asked = memory_kib(os.getpid())
+        assert asked >= before + 4 * HUGE_PAGE // 1024
+        for offset in range(0, len(area), HUGE_PAGE):
+            area[offset] = 1
+        # What khugepaged does to such an area by itself, sooner or later.
+        area.madvise(MADV_COLLAPSE)
+        assert memory_kib(os.getpid()) == asked
 
 
 def test_an_account_that_does_not_balance_is_seen() -> None:

@@ -104,9 +104,14 @@ def sample(service: Service) -> dict[str, int]:
 
 
 def memory_kib(pid: int) -> int:
-    """What a process has allocated; the page that it maps counts as it is touched, up to 11 MiB."""
+    """What a process has allocated, in KiB: its private writable mappings.
+
+    Not what of them is resident: khugepaged (`mm/khugepaged.c`) fills areas that are partly used
+    with huge pages, 2 MiB at a time, every 10 s, and the process has allocated nothing. Not the
+    shared page either, which counts as it is touched.
+    """
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"RssAnon:\s+(\d+)", status)
+    found = re.search(r"VmData:\s+(\d+)", status)
     return int(found[1]) if found else 0
 
 
