@@ -35,7 +35,7 @@ from experiments.system_calls import SystemCalls, threads_of
 from experiments.vllm import Vllm
 
 RUN, ENVIRONMENT, SATURATION = "run.json", "environment.json", "saturation.json"
-SATURATING = Timing(counting=0.0, settling=0.5, measured=1.0)
+SATURATING = Timing(counting=0.0, settling=1.0, measured=2.0)
 # Readings of the accounts. Few, for they are not free on an emulated CPU; two would do.
 SAMPLES = 5
 EDGE_S = 0.05  # that the readings keep from the ends of the measured time

@@ -99,8 +99,7 @@ std::string to_json(const Options &options, const Results &results) {
     object.add("measured_from_monotonic_ns", results.measured_from_ns);
     object.add("span_s", results.span_s);
     add_counts(object, results);
-    auto verified = static_cast<double>(results.measured.verified);
-    object.add("throughput_rps", results.span_s > 0 ? verified / results.span_s : 0);
+    object.add("throughput_rps", results.throughput_rps);
     object.add("digest", hexadecimal(results.digest));
     object.add("latency_us", json(results.latency));
     object.add("uncorrected_latency_us", json(results.uncorrected));

@@ -17,6 +17,7 @@ constexpr uint64_t late_limit_ns = 50'000'000;
 struct Samples {
     std::vector<uint64_t> latency, uncorrected, lag, own_lag, first_token, token_gap, per_token;
     uint64_t first_ns = UINT64_MAX, last_reply_ns = 0, last_sent_ns = 0;
+    uint64_t window_ns = 0, answered = 0; // the measured time; verified replies that came in it
 };
 
 void count(Tally &tally, const Request &request, uint64_t ended_ns) {
@@ -76,6 +77,9 @@ void add_worker(Results &results, Samples &samples, const Worker &worker, const 
         count(measured ? results.measured : results.warmup, log[i], worker.ended().at_ns);
         if (measured)
             add(samples, log[i], cases);
+        // Before the window it wraps around.
+        samples.answered += outcome_of(log[i].record.status) == Outcome::verified &&
+                            log[i].record.done_ns - results.measured_from_ns < samples.window_ns;
     }
     const ChunkedLog<uint64_t> &gaps = worker.replies().token_gaps();
     for (size_t i = 0; i < gaps.size(); ++i)
@@ -86,6 +90,15 @@ void add_worker(Results &results, Samples &samples, const Worker &worker, const 
     for (const auto &[name, count] : worker.connection_counts().failures)
         results.connections.failures[name] += count;
     add_usage(results, worker);
+}
+
+// Of a closed loop for a time, what was answered in that time, whenever it was sent: what is sent
+// in it waits behind all that was sent before, and is too little where replies take long.
+double throughput(const Options &options, const Results &results, const Samples &samples) {
+    if (options.closed && options.duration_s > 0)
+        return static_cast<double>(samples.answered) / options.duration_s;
+    auto verified = static_cast<double>(results.measured.verified);
+    return results.span_s > 0 ? verified / results.span_s : 0;
 }
 
 void measure_spans(Results &results, const Samples &samples, double duration_s) {
@@ -143,9 +156,11 @@ Results collect(const Options &options, const Cases &cases, const std::deque<Wor
     results.start_ns = start_ns;
     results.measured_from_ns = start_ns + seconds_to_ns(options.warmup_s);
     Samples samples;
+    samples.window_ns = seconds_to_ns(options.duration_s);
     for (const Worker &worker : workers)
         add_worker(results, samples, worker, cases);
     measure_spans(results, samples, options.duration_s);
+    results.throughput_rps = throughput(options, results, samples);
     results.streams = samples.first_token.size();
     results.latency = summarise(std::move(samples.latency));
     results.uncorrected = summarise(std::move(samples.uncorrected));

@@ -35,12 +35,13 @@ struct Tally {
 struct Results {
     uint64_t start_ns, measured_from_ns;
     Tally warmup, measured;
-    double span_s = 0;    // first intended to last reply, or the whole --duration
-    double sending_s = 0; // the same until the last request left
-    Summary latency;      // from the intended time, verified requests
-    Summary uncorrected;  // from the actual send
-    Summary lag;          // actual send - intended
-    Summary own_lag;      // the part the generator itself is late
+    double span_s = 0;         // first intended to last reply, or the whole --duration
+    double sending_s = 0;      // the same until the last request left
+    double throughput_rps = 0; // verified replies
+    Summary latency;           // from the intended time, verified requests
+    Summary uncorrected;       // from the actual send
+    Summary lag;               // actual send - intended
+    Summary own_lag;           // the part the generator itself is late
     Summary first_token, token_gap, per_token; // verified streams
     uint64_t streams = 0, tokens = 0;
     uint64_t digest = 0;

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.load.generator import Run, echo_cases, load
-from tests.load.stand_in import StandIn, echo
+from tests.load.stand_in import Session, StandIn, echo
 
 CASES = 16
 MASK = (1 << 64) - 1
@@ -111,6 +113,26 @@ def test_the_number_of_requests_of_a_duration(tmp_path: Path) -> None:
     assert ended.result["sent"] == 500
     assert offsets(ended)[-1] == 499_000_000
     assert ended.result["throughput_rps"] == pytest.approx(1000, rel=0.5)
+
+
+def test_throughput_of_a_closed_loop_with_a_long_queue(tmp_path: Path) -> None:
+    """A reply takes longer than the measured time, since 23 others wait before it."""
+    replied: list[int] = []
+
+    async def slow(session: Session) -> None:
+        async for request in session:
+            await asyncio.sleep(0.02)
+            session.reply(request)
+            replied.append(time.monotonic_ns())
+
+    cases = echo_cases(tmp_path / "cases", CASES)
+    shape = ("--closed", "--connections", "1", "--depth", "24", "--warmup", "0.2")
+    with StandIn(slow) as server:
+        ended = load(server.port, cases, tmp_path, *shape, "--duration", "0.4")
+    begin = ended.result["measured_from_monotonic_ns"]
+    expected = sum(begin <= at < begin + 400_000_000 for at in replied) / 0.4
+    assert ended.result["latency_us"]["p50"] > 400_000
+    assert ended.result["throughput_rps"] == pytest.approx(expected, abs=8)
 
 
 def test_a_closed_loop_sends_each_its_share(tmp_path: Path) -> None:
