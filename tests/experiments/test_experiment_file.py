@@ -159,7 +159,7 @@ def test_every_experiment_of_the_project() -> None:
     listed = {name: (asks, size) for name, asks, size in ab.list_files()}
     networks, models = {"containers"}, {"llm", "vllm"}
     assert set(listed) == networks | models | {
-        "small_requests", "one_cpu", "instructions", "wake_ups",
+        "small_requests", "one_cpu", "heavy_requests", "instructions", "wake_ups",
     }  # fmt: skip
     for asks, size in listed.values():
         assert asks.endswith("?")
