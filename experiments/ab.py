@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +49,13 @@ def run_plan(plan: Plan, out: Path, resume: bool, of: str) -> None:
     if not begun:
         experiment.prepare(raw, plan)
     print(f"{describe(plan)}, seed {plan.seed}, {where.why}")
-    experiment.run(plan, where, raw)
+    try:
+        experiment.run(plan, where, raw)
+    except (ExperimentError, KeyboardInterrupt):
+        runs = plan.run_count()
+        complete = f"{runs - len(experiment.left(raw, plan))} of {runs} runs are complete"
+        print(f"{complete}: the same command with --resume goes on", file=sys.stderr)
+        raise
     of_points(out)
 
 

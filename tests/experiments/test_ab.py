@@ -274,7 +274,9 @@ def test_a_real_one_interrupted_and_gone_on_with(tmp_path: Path) -> None:
             if line.startswith("run 2 of 2"):
                 break
         process.send_signal(signal.SIGINT)
-        assert "interrupted; what ran was stopped" in process.stderr.read()
+        said = process.stderr.read()
+    assert "interrupted; what ran was stopped" in said
+    assert "1 of 2 runs are complete: the same command with --resume goes on" in said
     assert process.returncode == 130
     plan = read(file)
     (first, second) = plan.runs()
