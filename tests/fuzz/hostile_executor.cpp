@@ -69,12 +69,12 @@ class Hostile {
 
     // As ingress's timer does, whose next look must come, whatever the executor says.
     void look() {
-        now_ += input_.half() * uint64_t{1000};
-        wake_learn(page_, now_);
-        if (!results_to_come(page_, now_))
+        uint64_t now = page_clock += input_.half() * uint64_t{1000};
+        wake_learn(page_, now);
+        if (!results_to_come(page_, now))
             return;
-        uint64_t next = page_->supervisor.adaptive_wake_ns ? wake_plan(page_, now_) : now_ + 1;
-        require(next > now_ && next <= now_ + EXPECTED_MOST_NS, "the next look comes");
+        uint64_t next = page_->supervisor.adaptive_wake_ns ? wake_plan(page_, now) : now + 1;
+        require(next > now && next <= now + EXPECTED_MOST_NS, "the next look comes");
     }
 
     void open(Client &client) {
@@ -284,7 +284,6 @@ class Hostile {
     shared_page *page_;
     Input input_;
     Client clients_[CONNECTIONS];
-    uint64_t now_ = page_now();
 };
 
 } // namespace

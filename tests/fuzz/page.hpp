@@ -9,6 +9,11 @@
 #include <memory>
 #include <vector>
 
+// The clock of the page's code, in ns. It moves when an input says so and not before: what an input
+// does is then the same each time, however long the fuzzer itself is kept waiting.
+inline uint64_t page_clock;
+#define page_now() page_clock
+
 #include "shared_page/attach.h"
 
 #include "shared_page/egress.h"
@@ -63,6 +68,7 @@ class Page {
         memset(page_.get(), 0, offsetof(shared_page, connection));
         memset(page_->connection, 0, CONNECTIONS * sizeof(connection_entry));
         memset(page_->slot + FIRST_SLOT, 0, SLOTS * sizeof(request_slot));
+        page_clock = 3'600'000'000'000;
         page_initialise(page_.get(), CONNECTIONS, SLOT_COUNT);
         page_->ingress.free_slot_head = FIRST_SLOT;
         page_->ingress.submit_tail = page_->executor.submit_head = start;
